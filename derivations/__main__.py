@@ -1,0 +1,195 @@
+"""The command line of the notes: ``python -m derivations``."""
+
+import argparse
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+from tqdm import tqdm
+
+from derivations.ledger import LEDGER, Claim
+
+EXAMPLES = """examples:
+  python -m derivations                    decide every step and print the ledger
+  python -m derivations show A5            one note, every step checked as it is printed
+  python -m derivations render notes       all notes as HTML, into the folder notes
+  python -m derivations table              the ledger as Markdown, as README.md has it
+  python -m derivations table --write README.md
+"""
+
+LEDGER_START = "<!-- ledger: written by `python -m derivations table --write README.md` -->"
+LEDGER_END = "<!-- end of ledger -->"
+
+
+@dataclass
+class Count:
+    """What the steps of one claim came to."""
+
+    steps: int = 0
+    proven: int = 0
+    near_misses: int = 0
+    refuted: int = 0
+    counterexamples: int = 0
+
+    @property
+    def decided(self) -> bool:
+        return self.steps > 0 and self.proven == self.steps and self.refuted == self.near_misses
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m derivations",
+        description="Decide the ledger of claims, read a note, or render all notes.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    show = commands.add_parser("show", help="print one note with every step checked")
+    show.add_argument("claim", help="a claim's id (A5 or A5.penalty) or a note's name (a5_regularisers)")
+    render = commands.add_parser("render", help="write all notes as HTML")
+    render.add_argument("directory", type=Path, help="the folder to write into; made if absent")
+    table = commands.add_parser("table", help="print the ledger as a Markdown table")
+    table.add_argument("--write", type=Path, metavar="FILE", help="replace the table inside FILE instead")
+    chosen = parser.parse_args(arguments)
+    try:
+        if chosen.command == "show":
+            from derivations.show import show_note
+
+            return show_note(note_of(chosen.claim))
+        if chosen.command == "render":
+            return _render(chosen.directory)
+        if chosen.command == "table":
+            return _table(chosen.write)
+        return _decide_all()
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough; Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (ValueError, OSError) as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 2
+
+
+def note_of(name: str) -> str:
+    """The note of a claim's id, of its part (A5), or of its own name.
+
+    Raises:
+        ValueError: nothing of that name.
+    """
+    from derivations.steps import notes
+
+    known = notes()
+    if name in known:
+        return name
+    part = name.split(".")[0].lower()
+    is_claim = "." not in name or any(entry.id.lower() == name.lower() for entry in LEDGER)
+    for note in known:
+        if is_claim and note.split("_")[0] == part:
+            return note
+    parts = ", ".join(dict.fromkeys(entry.part for entry in LEDGER))
+    raise ValueError(f"unknown claim or note {name!r}; the claims are {parts}")
+
+
+def decide_note(note: str) -> dict[str, Count]:
+    """Check every step of a note; the counts by claim."""
+    from derivations.steps import check, load, steps_of
+
+    counts: dict[str, Count] = {}
+    for where in steps_of(load(note)):
+        outcome = check(where)
+        count = counts.setdefault(where.claim, Count())
+        count.steps += 1
+        count.proven += outcome.verdict is True
+        count.near_misses += len(outcome.near_misses)
+        count.refuted += sum(verdict is False for verdict in outcome.near_misses.values())
+        count.counterexamples += outcome.step.counterexample
+    return counts
+
+
+def _decide_all() -> int:
+    from derivations.steps import notes
+
+    counts: dict[str, Count] = {}
+    known = notes()
+    with ProcessPoolExecutor(max_workers=min(len(known), os.cpu_count() or 1)) as pool:
+        tasks = [pool.submit(decide_note, note) for note in known]
+        for task in tqdm(as_completed(tasks), total=len(tasks), desc="deciding", unit="note", disable=None):
+            counts |= task.result()
+    width = shutil.get_terminal_size((110, 20)).columns
+    for entry in LEDGER:
+        print("\n".join(_ledger_lines(entry, counts.get(entry.id, Count()), width)))
+    undecided = [entry.id for entry in LEDGER if not counts.get(entry.id, Count()).decided]
+    steps = sum(count.steps for count in counts.values())
+    misses = sum(count.near_misses for count in counts.values())
+    print(
+        f"\n{len(LEDGER) - len(undecided)} of {len(LEDGER)} claims decided by {steps} steps and {misses} near-misses."
+    )
+    if undecided:
+        print(f"undecided: {', '.join(undecided)}")
+    return 1 if undecided else 0
+
+
+def _ledger_lines(entry: Claim, count: Count, width: int) -> Iterator[str]:
+    verdict = entry.verdict if count.decided else "UNDECIDED"
+    tally = f"{count.proven}/{count.steps} steps, {count.refuted}/{count.near_misses} near-misses refuted"
+    if count.counterexamples:
+        tally += f", {count.counterexamples} counterexample{'s' if count.counterexamples > 1 else ''}"
+    yield f"{entry.id:<20} {verdict:<12} {tally}"
+    text = entry.statement + (f" Under: {entry.assumptions}." if entry.assumptions else "")
+    yield from textwrap.wrap(text, max(60, width - 4), initial_indent="    ", subsequent_indent="    ")
+
+
+def _render(directory: Path) -> int:
+    from derivations.show import render_all
+    from derivations.steps import notes
+
+    known = notes()
+    for _ in tqdm(render_all(directory, known), total=len(known), desc="rendering", unit="note", disable=None):
+        pass
+    print(f"{len(known)} notes in {directory}; start at {directory / 'index.html'}")
+    return 0
+
+
+def _table(file: Path | None) -> int:
+    if file is None:
+        print(markdown_table())
+        return 0
+    from derivations.show import write_whole
+
+    text = file.read_text(encoding="utf-8")
+    write_whole(file, with_ledger(text))
+    return 0
+
+
+def markdown_table() -> str:
+    """The ledger as a Markdown table: what README shows."""
+    lines = ["| claim | source | statement | verdict | evidence |", "|---|---|---|---|---|"]
+    for entry in LEDGER:
+        verdict = f"**{entry.verdict}**" if entry.verdict == "fails" else entry.verdict
+        under = f" *Under:* {entry.assumptions}." if entry.assumptions else ""
+        cells = (entry.id, entry.source.split(" ")[0], entry.statement + under, verdict, entry.evidence)
+        lines.append("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |")
+    return "\n".join(lines)
+
+
+def with_ledger(text: str) -> str:
+    """A page's text with the table between the two marks replaced.
+
+    Raises:
+        ValueError: the page lacks the marks.
+    """
+    before, start, rest = text.partition(LEDGER_START)
+    _, end, after = rest.partition(LEDGER_END)
+    if not start or not end:
+        raise ValueError(f"the page needs the marks {LEDGER_START!r} and {LEDGER_END!r}")
+    return f"{before}{LEDGER_START}\n\n{markdown_table()}\n\n{LEDGER_END}{after}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

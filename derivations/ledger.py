@@ -1,0 +1,716 @@
+"""The ledger: every claim that the project decides, with its source, our statement and the verdict.
+
+The verdict written here is only a record. The test run decides: a claim without a symbolic or certified step, a
+property test, and a refuted near-miss fails the run, and so does a "fails" without its counterexample.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Verdict = Literal["holds", "holds under", "fails"]
+
+P1 = "P1 (arXiv 2602.10956)"
+P2 = "P2 (arXiv 2605.08453)"
+OURS = "ours"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim and what we make of it.
+
+    Attributes:
+        id: part and number of the claim, then the statement's own name: ``A2.compact``.
+        source: who says it; "ours" where the statement is this project's.
+        says: the claim as the source's abstract, repository or published summaries put it.
+        statement: our precise form of it.
+        assumptions: what the statement needs, in words; empty where it needs nothing.
+        verdict: "holds", "holds under" (the assumptions) or "fails".
+        evidence: the strongest kind of evidence the checks give.
+    """
+
+    id: str
+    source: str
+    says: str
+    statement: str
+    assumptions: str
+    verdict: Verdict
+    evidence: str
+
+    @property
+    def part(self) -> str:
+        """The id without the statement's name: ``A2``."""
+        return self.id.split(".")[0]
+
+
+PART_A = (
+    Claim(
+        "A1.jacobian",
+        P1,
+        "The Jacobian of temporal attention splits into a value path and a weight path; the weight path into a "
+        "key part and a query part; the query part and the residual live on i = j only.",
+        "J_ij = r d_ij I + a_ij W_V + a_ij (v_j - o_i) u_i^T + d_ij c Cov_i(v, k) W_Q, summed over heads with W_O.",
+        "scores' bias does not depend on X; every row sees a key",
+        "holds",
+        "symbolic, every T, d, d_k, d_v",
+    ),
+    Claim(
+        "A1.forms",
+        OURS,
+        "",
+        "Off the diagonal J_ij = a_ij W_V (I + (x_j - xbar_i) u_i^T); the query part is W_V Cov_i(x, x) B^T, and "
+        "Cov_i(x, x) is the Hessian of a log-sum-exp.",
+        "",
+        "holds",
+        "symbolic, every T, d, d_k, d_v",
+    ),
+    Claim(
+        "A1.sum",
+        OURS,
+        "",
+        "The key parts of a row sum to zero, so sum_j J_ij = r I + W_V (I + Cov_i(x, x) B^T).",
+        "",
+        "holds",
+        "symbolic, every T, d, d_k, d_v",
+    ),
+    Claim(
+        "A1.split",
+        OURS,
+        "",
+        "Cov_i = (1 - a_ii) Cov'_i + a_ii (1 - a_ii)(v_i - o'_i)(k_i - kbar'_i)^T, primes without the row's own key.",
+        "a_ii < 1",
+        "holds",
+        "symbolic, every T, d_k, d_v",
+    ),
+    Claim(
+        "A2.value",
+        P1,
+        "Averaged over j the value path is ||W_V||/T.",
+        "(1/T) sum_j ||a_ij W_V|| = ||W_V||/T, with equality for one head and <= for the sum over heads.",
+        "",
+        "holds",
+        "symbolic, every T",
+    ),
+    Claim(
+        "A2.key",
+        P1,
+        "Averaged over j the key path is at most C_K/(T sqrt(d_k)).",
+        "(1/T) sum_j ||key_ij|| <= sigma_i(v) ||u_i||/T, never larger than with max_j ||v_j - o_i||; equality iff "
+        "u_i = 0 or all seen v_j (of positive weight) are equally far from o_i.",
+        "",
+        "holds",
+        "symbolic, every T",
+    ),
+    Claim(
+        "A2.query",
+        P1,
+        "The query path is at most C_Q/sqrt(d_k).",
+        "||query_ii|| <= c sqrt(||Cov_i(v,v)|| ||Cov_i(k,k)||) ||W_Q|| <= c sigma_i(v) sigma_i(k) ||W_Q||.",
+        "",
+        "holds",
+        "symbolic, every T",
+    ),
+    Claim(
+        "A2.mean",
+        P1,
+        "Hence the mean off-diagonal block is O(1/T).",
+        "The mean of ||J_ij|| over j != i is at most [(1 - a_ii)||W_V|| + sqrt(1 - a_ii) sigma_i(v) ||u_i||]/(T - 1).",
+        "T >= 2",
+        "holds",
+        "symbolic, every T",
+    ),
+    Claim(
+        "A2.ball",
+        OURS,
+        "",
+        "With ||x_j|| <= R and no projection bias: mean off-diagonal <= ||W_V|| (1 - a_ii + sqrt(1 - a_ii) R^2 ||B||)/"
+        "(T - 1); ||query_ii|| <= R^2 ||W_V|| ||B||; ||J_ii|| <= r + a_ii ||W_V|| + 2 R^2 a_ii (1 - a_ii) ||W_V|| ||B||"
+        " + R^2 ||W_V|| ||B||.",
+        "||x_j|| <= R, no projection bias",
+        "holds under",
+        "symbolic, every T",
+    ),
+    Claim(
+        "A2.exchangeable",
+        OURS,
+        "",
+        "E a_ij = (1 - E a_ii)/(T - 1) for every j != i, so each off-diagonal entry has the rate in expectation.",
+        "other tokens exchangeable given x_i; no position code; no bias but a fixed one on the diagonal",
+        "holds under",
+        "symbolic, every T",
+    ),
+    Claim(
+        "A2.compact",
+        P1,
+        "The diagonal block is at most 1 + a_ii (||W_V|| + (C_K + C_Q)/sqrt(d_k)).",
+        "The compact form with a_ii in front of the query term bounds ||J_ii||.",
+        "",
+        "fails",
+        "exact certificate: T = 3, d = 1",
+    ),
+    Claim(
+        "A2.entrywise",
+        P1,
+        "Every off-diagonal entry is O(1/T).",
+        "max over j != i of ||J_ij|| <= C/T with one C for all weights.",
+        "",
+        "fails",
+        "exact certificate: a sink column whose score gap is log T",
+    ),
+    Claim(
+        "A2.entrywise-ball",
+        OURS,
+        "",
+        "At fixed weights with ||x_j|| <= R, a_ij <= 1/(1 + (T - 1) exp(-2 R ||u_i||)), so every off-diagonal entry is "
+        "O(1/T) with a constant exponential in R ||u_i||.",
+        "||x_j|| <= R, full attention, no bias",
+        "holds under",
+        "symbolic, every T",
+    ),
+    Claim(
+        "A3.limit",
+        OURS,
+        "",
+        "As T grows: o_i -> W_V grad kappa(u_i) + b_V; J_ii -> r I + W_V hess kappa(u_i) B^T; T a_ij -> w_ij = "
+        "exp(u_i.x_j - kappa(u_i)); T J_ij -> w_ij W_V (I + (x_j - grad kappa(u_i)) u_i^T).",
+        "full attention, other tokens iid, kappa(u) = log E exp(u.x) finite near u_i",
+        "holds under",
+        "symbolic",
+    ),
+    Claim(
+        "A3.closed-forms",
+        OURS,
+        "",
+        "grad kappa and hess kappa for Gaussian, sphere, Rademacher and Gaussian-mixture tokens.",
+        "",
+        "holds",
+        "symbolic, every d",
+    ),
+    Claim(
+        "A3.rate",
+        OURS,
+        "",
+        "The error is O_p(T^(-1/2)) if E exp(2 u_i.x)||x||^4 is finite; T Var(hess Phi) -> e^{u^2}(u^4 + 4 "
+        "u^2 + 2) for "
+        "N(0, 1) tokens in d = 1.",
+        "E exp(2 u_i.x)||x||^4 finite",
+        "holds under",
+        "symbolic",
+    ),
+    Claim(
+        "A4.jacobian",
+        P1,
+        "The diagonal takes over as T grows (read of the Jacobian).",
+        "(||J_ii|| / mean_{j != i} ||J_ij||)/T -> ||r I + W_V hess kappa B^T|| / E_w ||W_V (I + (x - grad "
+        "kappa) u_i^T)||: "
+        "with r = 1 even for B = 0, with r = 0 only where W_V hess kappa B^T != 0.",
+        "A3's, W_V != 0, r I + W_V hess kappa B^T != 0",
+        "holds under",
+        "symbolic",
+    ),
+    Claim(
+        "A4.weights",
+        P1,
+        "The diagonal takes over as T grows (read of the attention weights).",
+        "a_ii > a_ij and a_ii grows with T.",
+        "",
+        "fails",
+        "exact certificate",
+    ),
+    Claim(
+        "A5.penalty",
+        P1,
+        "A penalty on the diagonal score lowers the attention on the diagonal.",
+        "logit(a'_ii) = logit(a_ii) + b, a'_ij = a_ij (1 - a'_ii)/(1 - a_ii); the mask is the limit b -> -inf.",
+        "0 < a_ii < 1",
+        "holds",
+        "symbolic, every T",
+    ),
+    Claim(
+        "A5.score-dropout",
+        P1,
+        "Dropout of diagonal scores (each to -inf with probability p).",
+        "E a'_ii = (1-p) a_ii, E a'_ij = (1-p) a_ij + p a_ij/(1 - a_ii), rows always sum to 1, E J' = (1-p) "
+        "J + p J^mask.",
+        "a_ii < 1",
+        "holds",
+        "symbolic, every T",
+    ),
+    Claim(
+        "A5.weight-dropout",
+        OURS,
+        "",
+        "Dropout after softmax: E a' = a; row-sum variance p/(1-p) sum_j a_ij^2 (all) or p/(1-p) a_ii^2 "
+        "(diagonal only); "
+        "J' has a' on the value path but a in the score derivative, and E J' = J.",
+        "",
+        "holds",
+        "symbolic, every T",
+    ),
+    Claim(
+        "A5.jacobian",
+        P1,
+        "The Jacobian under a regulariser is the Jacobian with the regularised weights.",
+        "J' is A1 with a' for a, for every regulariser.",
+        "",
+        "fails",
+        "exact certificate: dropout after softmax, T = 2, d = 1; it holds for mask, penalty and score dropout",
+    ),
+    Claim(
+        "A5.mask-query",
+        P1,
+        "A full diagonal mask suppresses the query path.",
+        "||query_ii|| with the mask is at most ||query_ii|| without.",
+        "",
+        "fails",
+        "exact certificate: x = (0, 1, -1)",
+    ),
+    Claim(
+        "A5.order",
+        OURS,
+        "",
+        "Mask, penalty and score dropout change J_ii at order 1/T and each J_ij, j != i, at 1/T^2; full dropout after "
+        "softmax at T^(-1/2) and 1/T.",
+        "A3's",
+        "holds under",
+        "symbolic",
+    ),
+    Claim(
+        "A6.spectrum",
+        OURS,
+        "",
+        "Uniform causal attention has spectrum {1, 1/2, .., 1/T}, and (A^L)_ij = C(i,j) sum_k (-1)^k "
+        "C(i-j,k)/(j+k+1)^L.",
+        "",
+        "holds",
+        "symbolic, every T and L",
+    ),
+    Claim(
+        "A6.first-token",
+        P1,
+        "Causal attention favours the first tokens.",
+        "Under uniform causal attention 1 - (A^L)_i0 <= i 2^-L: depth moves all weight to the first token.",
+        "uniform causal attention",
+        "holds under",
+        "symbolic, every T and L",
+    ),
+    Claim(
+        "A6.bidirectional",
+        P1,
+        "Bidirectional temporal attention does not favour the first tokens.",
+        "Uniform bidirectional attention is idempotent: every token keeps the share 1/T at every depth.",
+        "uniform attention",
+        "holds under",
+        "symbolic, every T and L",
+    ),
+    Claim(
+        "A6.convolution",
+        P1,
+        "Temporal convolutions favour the first tokens.",
+        "A causal convolution (uniform kernel of width w, zero padding, L layers) favours token 0 at every t.",
+        "",
+        "fails",
+        "exact certificate; it holds exactly when t <= L(w-1)/2",
+    ),
+)
+
+PART_B = (
+    Claim(
+        "B1.sink",
+        P2,
+        "A sink needs an alignment between its embedding and all others.",
+        "Some B has x_i^T B (x_0 - x_j) > 0 for all i, j = 1..n (or all j <= i: causal) iff 0 is not in conv{x_i} "
+        "and x_0 is not in conv{x_j}; then a rank-1 B does it.",
+        "",
+        "holds",
+        "symbolic, every n and d",
+    ),
+    Claim(
+        "B1.certificate",
+        OURS,
+        "",
+        "Where no B makes the sink, weights on queries and keys prove it: "
+        "sum_ij alpha_i beta_j x_i (x_0 - x_j)^T = 0; they are rational for rational tokens.",
+        "",
+        "holds",
+        "exact certificate (rational)",
+    ),
+    Claim(
+        "B1.without-own",
+        OURS,
+        "",
+        "The two conditions stay necessary where no query has to prefer the sink to its own key.",
+        "",
+        "fails",
+        "exact certificate: x = +-e_1, x_0 = e_2, B = I",
+    ),
+    Claim(
+        "B1.biases",
+        OURS,
+        "",
+        "With a query bias a sink needs only x_0 not in conv{x_j}; a key bias changes nothing.",
+        "",
+        "holds",
+        "symbolic, every n and d",
+    ),
+    Claim(
+        "B1.norms",
+        OURS,
+        "",
+        "A sink at least as long as every other token, and none of them, is not in their convex hull: after "
+        "RMSNorm with a gain that has no zero the second condition always holds.",
+        "||x_0|| >= ||x_j||, x_0 != x_j",
+        "holds under",
+        "symbolic, every n and d",
+    ),
+    Claim(
+        "B1.similarity",
+        OURS,
+        "",
+        "B = beta I with beta > 0 never makes a sink among tokens of equal norm (RMSNorm without gain).",
+        "||x_0|| = ||x_i|| for some i",
+        "holds under",
+        "symbolic, every d",
+    ),
+    Claim(
+        "B1.similarity-gain",
+        OURS,
+        "",
+        "B = beta I with beta > 0 never makes a sink after RMSNorm, whatever its gain.",
+        "",
+        "fails",
+        "exact certificate: d = 2, gain (1, 2)",
+    ),
+    Claim(
+        "B1.generic",
+        OURS,
+        "",
+        "Independent tokens satisfy the first condition, affinely independent ones (sink included) the second. "
+        "n tokens in general position with independent random signs miss 0 with probability "
+        "2^(1-n) sum_{k<d} C(n-1, k) (Wendel), which is 1 iff n <= d.",
+        "general position",
+        "holds under",
+        "symbolic, every n and d",
+    ),
+    Claim(
+        "B2.price",
+        OURS,
+        "",
+        "The least norm of B with margin m is m/(g_q g_k), g_q = dist(0, conv{x_i}), g_k = dist(x_0, conv{x_j}), "
+        "in every unitarily invariant norm that is 1 on unit rank-1 matrices at once, attained at rank 1; "
+        "infinite where no sink can be represented.",
+        "",
+        "holds",
+        "symbolic, every n and d",
+    ),
+    Claim(
+        "B2.partial",
+        OURS,
+        "",
+        "m/(g_q g_k) is the price under the causal mask too, and without the own key.",
+        "",
+        "fails",
+        "exact certificate: n = 2, d = 1; it is an upper bound",
+    ),
+    Claim(
+        "B2.weight-decay",
+        OURS,
+        "",
+        "The least (||W_Q||_F^2 + ||W_K||_F^2)/2 over c W_Q^T W_K = B is ||B||_*/c = sqrt(d_k) ||B||_*.",
+        "d_k >= rank B",
+        "holds under",
+        "symbolic, every d and d_k",
+    ),
+    Claim(
+        "B2.query-bias",
+        OURS,
+        "",
+        "With a query bias counted in the norm the price is m/(g_k sqrt(1 + g_q^2)); "
+        "with an undecayed one the infimum is 0.",
+        "",
+        "holds",
+        "symbolic, every n and d",
+    ),
+    Claim(
+        "B3.bounds",
+        OURS,
+        "",
+        "A diagonal of margin m costs at least m(n-1)/lambda_max(C) in the nuclear, m(n-1)/||C||_F in the "
+        "Frobenius and m(n-1)/tr C in the spectral norm, C the scatter matrix of x_1..x_n.",
+        "",
+        "holds",
+        "symbolic, every n and d",
+    ),
+    Claim(
+        "B3.simplex",
+        OURS,
+        "",
+        "The three bounds are the price for orthonormal tokens, (n-1)m, sqrt(n-1) m and m, and for a regular "
+        "simplex whose centroid is orthogonal to its edges.",
+        "x_0 is no key",
+        "holds under",
+        "symbolic, every n",
+    ),
+    Claim(
+        "B3.loose",
+        OURS,
+        "",
+        "The three bounds are the price for all tokens.",
+        "",
+        "fails",
+        "exact certificate: tokens 1 and 2 on a line cannot be done, the bound says 2m",
+    ),
+    Claim(
+        "B3.program",
+        OURS,
+        "",
+        "The price is a convex program: every lambda >= 0 on the pairs gives the lower bound "
+        "m sum(lambda)/||sum lambda_ij x_i (x_i - x_j)^T||_dual, and the best of them is the price.",
+        "",
+        "holds",
+        "symbolic, every n and d; certified gaps",
+    ),
+    Claim(
+        "B3.finite",
+        OURS,
+        "",
+        "The price is finite for independent tokens and for distinct tokens of equal norm, infinite for "
+        "repeated tokens.",
+        "",
+        "holds",
+        "symbolic, every n and d",
+    ),
+    Claim(
+        "B3.rank-one",
+        OURS,
+        "",
+        "A B of rank 1 never makes a diagonal on three tokens or more.",
+        "n >= 3",
+        "holds under",
+        "symbolic, every sign pattern",
+    ),
+    Claim(
+        "B3.rank-two",
+        OURS,
+        "",
+        "A B of rank at most 2 makes the diagonal of n >= 2 orthonormal tokens at nuclear price "
+        "m n/(1 - cos(2 pi/n)), the least price at n = 3.",
+        "orthonormal tokens",
+        "holds under",
+        "symbolic, every n",
+    ),
+    Claim(
+        "B5.sandwich",
+        P2,
+        "The output is identically 0 if and only if the row attends to a sink of value 0.",
+        "nu_i (1 - a_i0) <= ||o_i|| <= max_j ||v_j|| (1 - a_i0), nu_i = dist(0, conv{v_j : j >= 1 seen by i}).",
+        "v_0 = 0; else o_i less the sink's own a_i0 v_0",
+        "holds",
+        "symbolic, every T, d_v",
+    ),
+    Claim(
+        "B5.equivalence",
+        P2,
+        "The output is identically 0 if and only if the row attends to a sink of value 0.",
+        "On one sequence, o_i = 0 for every i only if a_i0 = 1.",
+        "",
+        "fails",
+        "exact certificate: x = (0, 1, -1), W_V = 1, B = 0; it holds where 0 is outside conv{v_j}, by B5.sandwich",
+    ),
+    Claim(
+        "B5.exact-silence",
+        OURS,
+        "",
+        "A causal head with finite scores is silent (o_i = 0 for all i) only if every value is 0: a sink is silent "
+        "in the limit alone, and the claim is about eps-silence.",
+        "causal, finite scores",
+        "holds",
+        "symbolic: the step of the induction for every T, written out for T = 4",
+    ),
+    Claim(
+        "B5.eps-silence",
+        OURS,
+        "",
+        "A head whose last row is eps-silent on (x_0, x) and on (x_0, N copies of y, x) puts weight at most "
+        "2 eps/(||v_y|| + eps) on the copies, with equality possible.",
+        "no position code; ||v_y|| + eps > 0",
+        "holds under",
+        "symbolic, every N",
+    ),
+    Claim(
+        "B5.length",
+        P2,
+        "A sink switches a head off.",
+        "At fixed scores a head that a sink silences on short sequences stays silent on long ones.",
+        "",
+        "fails",
+        "exact certificate: the weight on N copies of y tends to 1; silence at every N needs ||v_y|| <= eps",
+    ),
+    Claim(
+        "B5.diagonal",
+        P2,
+        "A diagonal pattern cannot switch a head off.",
+        "a_ii >= 1 - e gives ||o_i|| >= (1 - e) ||v_i|| - e max_{j != i} ||v_j||: a silent diagonal has small values.",
+        "",
+        "holds",
+        "symbolic, every T",
+    ),
+    Claim(
+        "B6.token-wise",
+        P2,
+        "A diagonal pattern makes attention act on each token alone, as an MLP does.",
+        "a = I, the limit of a growing diagonal margin, gives h_i = (r I + W_O W_V) x_i: token-wise and linear.",
+        "the limit a = I",
+        "holds under",
+        "symbolic, every T, d, d_v",
+    ),
+    Claim(
+        "B6.gate",
+        P2,
+        "Sink and diagonal together make a soft switch.",
+        "A row that sees only itself and a sink with v_0 = 0 gives o_i = g_i W_V x_i, g_i = sigmoid(x_i^T B "
+        "(x_i - x_0)): a "
+        "gated linear unit with one scalar gate of quadratic argument.",
+        "the row sees x_i and x_0 only, v_0 = 0, no biases",
+        "holds under",
+        "symbolic, every d, d_k, d_v",
+    ),
+    Claim(
+        "B6.leak",
+        OURS,
+        "",
+        "With leak l_i = 1 - a_i0 - a_ii and g_i = a_ii/(a_ii + a_i0): ||o_i - g_i v_i|| <= l_i (1 + g_i) "
+        "max_{j >= 1} ||v_j||.",
+        "v_0 = 0",
+        "holds",
+        "symbolic, every T",
+    ),
+    Claim(
+        "B7.identity",
+        OURS,
+        "",
+        "(1/T) ||P A||_F^2 = (1/T) sum_i ||a_i||^2 - sum_j (mean of column j)^2, P = I - 11^T/T.",
+        "",
+        "holds",
+        "symbolic, every T",
+    ),
+    Claim(
+        "B7.expectation",
+        P2,
+        "The attention matrix alone decides how much a layer smooths.",
+        "(1/T) E ||P O||_F^2 = tr(W_V S W_V^T) (1/T) ||P A||_F^2.",
+        "tokens uncorrelated, of common mean and covariance S; A row-stochastic and independent of them",
+        "holds under",
+        "symbolic, every T, d, d_v",
+    ),
+    Claim(
+        "B7.same-tokens",
+        P2,
+        "The attention matrix alone decides how much a layer smooths.",
+        "B7.expectation also holds, with E ||P A||_F^2, for softmax weights of the same tokens.",
+        "",
+        "fails",
+        "exact certificate: T = 2, d = 1, signs; the true dispersion is twice the formula's at every B",
+    ),
+    Claim(
+        "B7.sparse",
+        P2,
+        "Dense attention smooths more than sparse attention.",
+        "k equal weights a row and balanced columns: (1/T) ||P A||_F^2 = 1/k - 1/T, falling in k.",
+        "balanced columns; B7.expectation's",
+        "holds under",
+        "symbolic, every T and k",
+    ),
+    Claim(
+        "B7.sparser",
+        P2,
+        "Dense attention smooths more than sparse attention.",
+        "Of two attention matrices the one with fewer weights a row has the larger (1/T) ||P A||_F^2.",
+        "",
+        "fails",
+        "exact certificate: T = 3, one weight a row, all on one column: 0, against 1/6 for two balanced weights",
+    ),
+    Claim(
+        "B7.residual-sink",
+        P2,
+        "A sink prevents oversmoothing.",
+        "In the residual stream an exact sink keeps P X; the relative dispersion becomes "
+        "||P X||^2/(||P X||^2 + T ||mu + v_0||^2), so v_0 = 0 keeps it.",
+        "a_i0 = 1 for every i",
+        "holds under",
+        "symbolic, every T, d",
+    ),
+    Claim(
+        "B7.residual-diagonal",
+        P2,
+        "A diagonal prevents oversmoothing.",
+        "A = I keeps the relative dispersion of every X iff I + W_V is a nonzero multiple of an orthogonal matrix.",
+        "a = I, T >= 2",
+        "holds under",
+        "symbolic, every T, d",
+    ),
+    Claim(
+        "B7.residual-uniform",
+        P2,
+        "Dense attention oversmooths.",
+        "Uniform A, W_V = eta I: relative dispersion ||P X||^2/(||P X||^2 + T (1 + eta)^2 ||mu||^2); lower "
+        "for eta > 0 or "
+        "eta < -2, the same at 0 and -2, higher in between.",
+        "mu != 0, P X != 0",
+        "holds under",
+        "symbolic, every T, d",
+    ),
+    Claim(
+        "B7.residual-balanced",
+        OURS,
+        "",
+        "A doubly stochastic A with ||P A|| < 1 and W_V = eta I, eta > 0, lowers the relative dispersion.",
+        "mu != 0, P X != 0",
+        "holds under",
+        "symbolic, every T, d",
+    ),
+    Claim(
+        "B7.residual-dense",
+        P2,
+        "Dense attention oversmooths.",
+        "Dense attention with W_V = eta I, eta > 0, lowers the relative dispersion of the residual stream.",
+        "",
+        "fails",
+        "exact certificate: T = 2, X = (2, -1), weight 3/4 on the last token, eta = 1/2",
+    ),
+    Claim(
+        "B7.dobrushin",
+        OURS,
+        "",
+        "tau(A) = max ||a_i - a_j||_1/2 = 1 - min_{i,j} sum_l min(a_il, a_jl) <= 1 - sum_l min_i a_il, and "
+        "tau(A A') <= "
+        "tau(A) tau(A'); a sink with a_i0 >= 1 - e has tau <= e.",
+        "",
+        "holds",
+        "symbolic, every T",
+    ),
+    Claim(
+        "B7.depth",
+        P2,
+        "Depth makes the tokens equal.",
+        "max ||x_i - x_j|| shrinks or grows per layer by at most r + tau(A) ||W_V||, and ||P X||_F^2 <= (T - "
+        "1)/2 max ||x_i - "
+        "x_j||^2.",
+        "one head a layer",
+        "holds under",
+        "symbolic, every T, d",
+    ),
+)
+
+LEDGER: tuple[Claim, ...] = PART_A + PART_B
+
+
+def claim(id: str) -> Claim:
+    """The claim of that id.
+
+    Raises:
+        ValueError: the ledger has no such claim.
+    """
+    for entry in LEDGER:
+        if entry.id == id:
+            return entry
+    raise ValueError(f"unknown claim {id!r}; the ledger has {', '.join(entry.id for entry in LEDGER)}")

@@ -1,0 +1,77 @@
+"""``python -m derivations``: the table, one note, the pages, and what bad input says."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from derivations.__main__ import LEDGER_END, LEDGER_START, main, markdown_table, with_ledger
+from derivations.ledger import LEDGER
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_show_prints_every_step_checked(capsys):
+    assert main(["show", "A1.split"]) == 0
+    printed = capsys.readouterr().out
+    assert "[proven] A1.split, step covariance_split" in printed
+    assert "near-miss [refuted]: rest unscaled" in printed
+    assert "steps stand" in printed
+
+
+@pytest.mark.parametrize("name", ["A99", "A1.nothing", "utils"])
+def test_unknown_name_is_one_line_and_exit_code_2(name, capsys):
+    assert main(["show", name]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert f"unknown claim or note {name!r}" in error
+
+
+def test_the_ledger_is_decided_and_every_claim_is_listed():
+    run = subprocess.run([sys.executable, "-m", "derivations"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "UNDECIDED" not in run.stdout
+    for entry in LEDGER:
+        assert f"{entry.id} " in run.stdout
+
+
+def test_importing_the_notes_package_loads_neither_torch_nor_sympy():
+    code = "import sys, derivations; sys.exit(bool({'torch', 'sympy', 'numpy'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_render_writes_pages_that_need_nothing_else(tmp_path):
+    from derivations.show import render_all
+
+    assert list(render_all(tmp_path / "pages", ["a1_jacobian"])) == ["a1_jacobian"]
+    page = (tmp_path / "pages" / "a1_jacobian.html").read_text(encoding="utf-8")
+    assert "http" not in page.replace("http://www.w3.org", "")
+    assert "<script" not in page
+    assert sorted(path.name for path in (tmp_path / "pages").iterdir()) == ["a1_jacobian.html", "index.html"]
+
+
+def test_render_into_a_file_is_one_line_and_exit_code_2(tmp_path, capsys):
+    blocker = tmp_path / "file"
+    blocker.write_text("")
+    assert main(["render", str(blocker)]) == 2
+    assert capsys.readouterr().err.startswith("python -m derivations: ")
+
+
+def test_readme_has_the_ledger_as_it_is_now():
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert page == with_ledger(page), "stale; run: python -m derivations table --write README.md"
+
+
+def test_table_is_written_between_its_marks(tmp_path, capsys):
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{LEDGER_START}\nold\n{LEDGER_END}\nafter\n")
+    assert main(["table", "--write", str(page)]) == 0
+    assert page.read_text() == f"before\n{LEDGER_START}\n\n{markdown_table()}\n\n{LEDGER_END}\nafter\n"
+    page.write_text("no marks")
+    assert main(["table", "--write", str(page)]) == 2
+    assert "needs the marks" in capsys.readouterr().err
+
+
+def test_table_has_one_row_a_claim():
+    assert len(markdown_table().splitlines()) == len(LEDGER) + 2

@@ -1,0 +1,85 @@
+"""Every step of every note stands, every near-miss is refuted, and nothing in a derivation is inexact."""
+
+import ast
+import inspect
+
+import pytest
+from sympy import MatrixBase
+
+from derivations.decide import contains_float
+from derivations.show import cells, render_note
+from derivations.steps import Step, StepFunction, check, load, notes, step, steps_of
+
+STEPS = {f"{note}:{where.name}": where for note in notes() for where in steps_of(load(note))}
+
+
+# A derivation that runs away is a defect: SymPy's simplifiers can take minutes.
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", STEPS)
+def test_step_stands(name):
+    outcome = check(STEPS[name])
+    assert outcome.verdict is True, f"{name} was decided {outcome.verdict}"
+    for near_miss, verdict in outcome.near_misses.items():
+        assert verdict is False, f"near-miss {near_miss!r} of {name} was decided {verdict}, not refuted"
+    for side in (outcome.step.before, outcome.step.after, *outcome.step.near_misses.values()):
+        entries = list(side) if isinstance(side, MatrixBase) else [side]
+        assert not any(contains_float(entry) for entry in entries), f"{name} contains an inexact number"
+
+
+@pytest.mark.parametrize("name", notes())
+def test_note_reads_from_top_to_bottom(name):
+    """A docstring, text before code, and no step outside a cell."""
+    module = load(name)
+    assert module.__doc__
+    assert module.__doc__.strip()
+    walked = cells(name)
+    assert walked[0].kind == "markdown"
+    assert [w.name for cell in walked for w in cell.steps] == [w.name for w in steps_of(module)]
+
+
+@pytest.mark.parametrize("name", notes())
+def test_note_imports_sympy_only(name):
+    standard = {"collections", "dataclasses", "fractions", "functools", "itertools", "math"}
+    allowed = {"sympy", "mpmath", "derivations", *standard}
+    tree = ast.parse(inspect.getsource(load(name)))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            roots = {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            roots = {(node.module or "").split(".")[0]}
+        else:
+            continue
+        assert roots <= allowed, f"{name} imports {roots - allowed}"
+
+
+@pytest.mark.parametrize("name", notes())
+def test_note_renders_to_mathml(name):
+    page = render_note(name)
+    assert "<math" in page
+    assert "UNDECIDED" not in page
+    assert "$" not in page.split("</style>")[1].replace("<pre>", "\0").split("\0")[0]
+
+
+def test_a_step_needs_a_known_claim_and_a_statement():
+    with pytest.raises(ValueError, match=r"unknown claim 'A9\.none'"):
+        step("A9.none")
+
+    def silent():
+        return Step(1, 1, because="")
+
+    with pytest.raises(ValueError, match="needs a docstring"):
+        step("A1.sum")(silent)
+
+
+def test_a_wrong_step_does_not_stand():
+    wrong = StepFunction("A1.sum", "wrong", "1 = 2", 1, lambda: Step(1, 2, because="it is not"))
+    assert not check(wrong).stands
+    passing_near_miss = StepFunction(
+        "A1.sum", "loose", "1 = 1", 1, lambda: Step(1, 1, because="", near_misses={"the same": 1})
+    )
+    assert not check(passing_near_miss).stands
+
+
+def test_unknown_note_is_named():
+    with pytest.raises(ValueError, match="unknown note 'a9_nothing'"):
+        load("a9_nothing")

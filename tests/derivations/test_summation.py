@@ -1,0 +1,97 @@
+"""The normal form of sums against sums written out at explicit sizes."""
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sympy import IndexedBase, Integer, Rational, Sum, exp
+
+from derivations.decide import equal_sums, is_zero_rational
+from derivations.notation import INDEX_SIZE, T, a, d, d_k, d_v, delta, i, j, l, m, over, p, x
+from derivations.summation import RowStochastic, as_expression, explicit, normal_form
+
+y, z = IndexedBase("y"), IndexedBase("z")
+same = equal_sums()
+stochastic = equal_sums(RowStochastic(a, T, T))
+
+IDENTITIES = {
+    "renamed index": (over(l, y[l]), over(m, y[m])),
+    "product of sums": (over(l, y[l]) * over(m, z[m]), over(m, over(l, y[m] * z[l]))),
+    "square of a sum": (over(l, y[l]) ** 2, over(l, over(m, y[l] * y[m]))),
+    "delta picks": (over(l, delta(l, j) * y[l]), y[j]),
+    "delta squared": (over(l, delta(l, j) ** 2 * y[l]), y[j]),
+    "free delta renames": (delta(i, j) * y[j], delta(i, j) * y[i]),
+    "constant summand": (over(l, z[i]), T * z[i]),
+    "exchange": (Sum(a[i, l] * x[l, p], (l, 0, T - 1), (p, 0, d - 1)), over(l, over(p, a[i, l] * x[l, p]))),
+    "exponential of a sum": (
+        over(l, exp(over(p, y[p] * x[l, p]) + z[l])),
+        over(m, exp(z[m]) * exp(over(p, x[m, p] * y[p]))),
+    ),
+    "Lagrange": (
+        over(l, y[l] ** 2) * over(l, z[l] ** 2) - over(l, y[l] * z[l]) ** 2,
+        Rational(1, 2) * over(l, over(m, (y[l] * z[m] - y[m] * z[l]) ** 2)),
+    ),
+    "an inner sum that reuses the outer name": (over(l, y[l] / over(l, z[l])), over(m, y[m]) / over(l, z[l])),
+}
+
+
+@pytest.mark.parametrize("name", IDENTITIES)
+def test_identities_of_symbolic_length(name):
+    left, right = IDENTITIES[name]
+    assert same(left, right) is True
+    assert same(left, 2 * right) is False
+
+
+def test_rows_sum_to_one_only_under_the_rule():
+    assert stochastic(over(l, a[i, l]), 1) is True
+    assert same(over(l, a[i, l]), 1) is False
+    assert stochastic(over(i, a[i, j]), 1) is False
+
+
+def test_the_rule_needs_the_factor_alone():
+    assert stochastic(over(l, a[i, l] ** 2), 1) is False
+    assert stochastic(over(l, a[i, l] * y[l]), over(l, y[l])) is False
+
+
+def test_an_index_without_a_size_is_refused():
+    stray = IndexedBase("y")[i + l.func("stray", integer=True)]
+    with pytest.raises(ValueError, match="indices without a size"):
+        same(stray, 0)
+
+
+def test_sums_must_start_at_zero():
+    with pytest.raises(ValueError, match="sums run from 0"):
+        normal_form(Sum(y[l], (l, 1, T)))
+
+
+token = st.sampled_from([i, j, l, m])
+factors = st.lists(
+    st.one_of(
+        st.builds(lambda t: y[t], token),
+        st.builds(lambda t: z[t], token),
+        st.builds(lambda s, t: a[s, t], token, token),
+        st.builds(delta, token, token),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(factors, st.integers(1, 2))
+def test_normal_form_keeps_the_value(chosen, power):
+    """Whatever is summed, the normal form written out at T = 2 has the value of the sum written out."""
+    summand = Integer(1)
+    for factor in chosen:
+        summand *= factor
+    expr = over(l, over(m, summand)) ** power
+    sizes = {T: 2, d: 2, d_k: 2, d_v: 2}
+    for first, second in product(range(2), repeat=2):
+        place = {i: Integer(first), j: Integer(second)}
+        before = explicit(expr, sizes).xreplace(place)
+        after = explicit(as_expression(normal_form(expr)), sizes).xreplace(place)
+        assert is_zero_rational(before - after)
+
+
+def test_every_shared_index_has_a_size():
+    assert set(INDEX_SIZE.values()) == {T, d, d_k, d_v}
