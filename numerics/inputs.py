@@ -1,0 +1,98 @@
+"""Checks of what users pass in. Each failure is one line that names the argument, its value and what was expected."""
+
+import torch
+from torch import Tensor
+from torch._C import _functorch as functorch  # torch.func has no public question for "am I inside vmap?"
+
+
+def check_floating(name: str, value: Tensor, *, dims: int | None = None) -> None:
+    """A real floating tensor without NaN or infinity, of ``dims`` dimensions where given.
+
+    Raises:
+        TypeError: not a tensor, or not of a real floating dtype.
+        ValueError: a wrong number of dimensions, or a value that is not finite.
+    """
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+    if not value.dtype.is_floating_point:
+        raise TypeError(f"{name} must have a real floating dtype, got {value.dtype}")
+    if dims is not None and value.dim() != dims:
+        raise ValueError(f"{name} must have {dims} dimension(s), got shape {tuple(value.shape)}")
+    # A finite sum has only finite terms and costs one pass; only where it overflows is every entry looked at.
+    if not _everywhere(torch.isfinite(value.detach().sum())) and not _everywhere(torch.isfinite(value)):
+        place = tuple(int(n) for n in (~torch.isfinite(value)).nonzero()[0])
+        raise ValueError(f"{name} must be finite, got {value[place].item()} at {place}")
+
+
+def check_same_kind(first_name: str, first: Tensor, name: str, value: Tensor) -> None:
+    """Two tensors that can meet in one product: same dtype, same device.
+
+    Raises:
+        TypeError: the dtypes differ.
+        ValueError: the devices differ.
+    """
+    if first.dtype != value.dtype:
+        raise TypeError(f"{name} must have the dtype of {first_name}, {first.dtype}, got {value.dtype}")
+    if first.device != value.device:
+        raise ValueError(f"{name} must be on the device of {first_name}, {first.device}, got {value.device}")
+
+
+def check_blocked(blocked: Tensor | None, scores_shape: torch.Size, *, name: str = "blocked") -> None:
+    """A boolean mask, True = may not look, that broadcasts to the scores and leaves every row a key.
+
+    ``name`` is what the message calls the mask.
+
+    Raises:
+        TypeError: not a boolean tensor (a 0/1 float mask would mask nothing).
+        ValueError: does not broadcast to the scores, or blocks every key of some row.
+    """
+    if blocked is None:
+        if scores_shape[-1] == 0:
+            raise ValueError(f"every query needs a key to look at, got scores of shape {tuple(scores_shape)}")
+        return
+    if not isinstance(blocked, Tensor) or blocked.dtype != torch.bool:
+        kind = blocked.dtype if isinstance(blocked, Tensor) else type(blocked).__name__
+        raise TypeError(f"{name} must be a boolean tensor (True = may not look), got {kind}")
+    _check_broadcasts(name, blocked, scores_shape)
+    # Batch dimensions that the mask is only broadcast to cannot change the answer.
+    full = blocked.expand(torch.broadcast_shapes(blocked.shape, scores_shape[-2:])).all(dim=-1)
+    if not _everywhere(~full):
+        place = tuple(int(n) for n in full.nonzero()[0])
+        raise ValueError(
+            f"{name} leaves query {place[-1]} no key to look at (index {place} of shape {tuple(full.shape)})"
+        )
+
+
+def check_bias(bias: Tensor | None, scores: Tensor) -> None:
+    """A finite additive bias that broadcasts to the scores.
+
+    Raises:
+        TypeError: not a floating tensor of the scores' dtype.
+        ValueError: not finite (minus infinity is what ``blocked`` is for), or does not broadcast.
+    """
+    if bias is None:
+        return
+    if isinstance(bias, Tensor) and not _everywhere(~torch.isneginf(bias)):
+        raise ValueError("bias must be finite; use blocked for keys that may not be looked at, not -inf")
+    check_floating("bias", bias)
+    check_same_kind("the scores", scores, "bias", bias)
+    _check_broadcasts("bias", bias, scores.shape)
+
+
+def _check_broadcasts(name: str, value: Tensor, shape: torch.Size) -> None:
+    try:
+        fits = torch.broadcast_shapes(value.shape, shape) == shape
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise ValueError(f"{name} must broadcast to {tuple(shape)}, got shape {tuple(value.shape)}")
+
+
+def _everywhere(condition: Tensor) -> bool:
+    """Is the condition true at every entry? Inside ``torch.vmap`` values cannot be read, and it counts as true."""
+    inner = condition
+    while functorch.is_functorch_wrapped_tensor(inner):
+        if functorch.is_batchedtensor(inner):
+            return True
+        inner = functorch.get_unwrapped(inner)
+    return bool(inner.all())
