@@ -1,0 +1,55 @@
+"""The figures: one module each, data first, then the plot drawn from the data alone.
+
+``python -m paper_figures`` draws them all; ``FIGURES`` names them in reading order. A figure is a module of
+its own name in this room, with three functions:
+
+    '''Message of the figure; which claims it shows; what is drawn, over what, with which units.'''
+
+    import torch
+    from tqdm import tqdm
+
+    import numerics
+    from paper_figures import style
+    from paper_figures.settings import Settings
+    from paper_figures.tables import Table, from_rows
+
+    READS_DATA = False  # True: draws from settings.speeds() where a data file is given
+
+
+    def compute(settings: Settings) -> dict[str, Table]:
+        '''One table or several, each a mapping column -> values: the number behind every mark.'''
+        generator = settings.generator()  # seeded; draw in float64: torch.randn(..., dtype=torch.float64)
+        rows = [
+            {"tokens": tokens, "norm": ...}  # numbers or text
+            for tokens in tqdm((4, 8) if settings.quick else (4, 8, 16), desc="regularisers", disable=None)
+        ]
+        return {"norms": from_rows(rows)}
+
+
+    def finding(tables: Mapping[str, Table]) -> str:
+        '''One sentence with the numbers that matter: printed, and kept in the manifest.'''
+
+
+    def draw(tables: Mapping[str, Table]) -> Figure:
+        '''Reads the tables and nothing else; columns arrive as NumPy arrays of int, float or str.'''
+        figure = style.new_figure(width=style.COLUMN, height=2.6)
+        axes = figure.subplots()
+        axes.plot(tables["norms"]["tokens"], tables["norms"]["norm"], **style.series(0), label="measured")
+        axes.set(xlabel="tokens T", ylabel="spectral norm of a block", title="What the figure says")
+        return figure
+
+Everything else is done for them (``paper_figures.render``): ``compute``'s tables become ``NAME-TABLE.csv``,
+``draw`` gets what those files hold, and the picture goes to ``NAME.png`` and ``NAME.pdf``, the same bytes on
+every run. No pyplot: it keeps global state. A figure's set of tables does not depend on the settings.
+``compute`` takes at most about 10 s with ``quick`` and 2 minutes without, on two cores.
+"""
+
+FIGURES: dict[str, str] = {
+    "sensitivity_against_length": "diagonal and off-diagonal blocks of the Jacobian against T (A1 to A4)",
+    "sensitivity_maps": "the T x T map of block norms, random tokens and METR-LA windows (A1, A2)",
+    "regularisers": "what mask, penalty and dropout do to a_ii and to J_ii (A5)",
+    "first_token": "each input's share after L layers: attention and convolution (A6)",
+}
+"""Name of a figure, which is also its module's, and what it shows."""
+
+__all__ = ["FIGURES"]
