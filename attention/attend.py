@@ -7,9 +7,7 @@ from numerics import masked_softmax
 from numerics.inputs import check_bias, check_floating, check_same_kind
 
 
-def attention_weights(
-    q: Tensor, k: Tensor, *, blocked: Tensor | None = None, bias: Tensor | None = None
-) -> Tensor:
+def attention_weights(q: Tensor, k: Tensor, *, blocked: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
     """The attention pattern: softmax(q k^T / sqrt(d_k) + bias).
 
     Args:
@@ -27,8 +25,8 @@ def attention_weights(
         ValueError: shapes that do not fit, values or scores that are not finite, or a query with nothing left
             to look at; the message names its row.
 
-    Under ``torch.vmap`` values cannot be inspected, so the checks of values are skipped there; shapes and
-    dtypes are not.
+    All checks hold under the transforms of ``torch.func`` too; under ``torch.vmap`` the place that a message
+    names starts with the mapped dimension.
     """
     _check("q", q, q)
     _check("k", k, q)

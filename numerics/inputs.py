@@ -1,8 +1,10 @@
-"""Checks of what users pass in. Each failure is one line that names the argument, its value and what was expected."""
+"""Checks of what users pass in. A failure is one line: the argument, its value and what was expected."""
 
 import torch
 from torch import Tensor
-from torch._C import _functorch as functorch  # torch.func has no public question for "am I inside vmap?"
+
+# torch.func has no public way to look at the values that a transform wraps.
+from torch._C import _functorch as functorch  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def check_floating(name: str, value: Tensor, *, dims: int | None = None) -> None:
@@ -18,10 +20,11 @@ def check_floating(name: str, value: Tensor, *, dims: int | None = None) -> None
         raise TypeError(f"{name} must have a real floating dtype, got {value.dtype}")
     if dims is not None and value.dim() != dims:
         raise ValueError(f"{name} must have {dims} dimension(s), got shape {tuple(value.shape)}")
+    values = _plain(value)
     # A finite sum has only finite terms and costs one pass; only where it overflows is every entry looked at.
-    if not _everywhere(torch.isfinite(value.detach().sum())) and not _everywhere(torch.isfinite(value)):
-        place = tuple(int(n) for n in (~torch.isfinite(value)).nonzero()[0])
-        raise ValueError(f"{name} must be finite, got {value[place].item()} at {place}")
+    if not torch.isfinite(values.sum()) and not torch.isfinite(values).all():
+        place = tuple(int(n) for n in (~torch.isfinite(values)).nonzero()[0])
+        raise ValueError(f"{name} must be finite, got {values[place].item()} at {place}")
 
 
 def check_same_kind(first_name: str, first: Tensor, name: str, value: Tensor) -> None:
@@ -55,8 +58,8 @@ def check_blocked(blocked: Tensor | None, scores_shape: torch.Size, *, name: str
         raise TypeError(f"{name} must be a boolean tensor (True = may not look), got {kind}")
     _check_broadcasts(name, blocked, scores_shape)
     # Batch dimensions that the mask is only broadcast to cannot change the answer.
-    full = blocked.expand(torch.broadcast_shapes(blocked.shape, scores_shape[-2:])).all(dim=-1)
-    if not _everywhere(~full):
+    full = _plain(blocked.expand(torch.broadcast_shapes(blocked.shape, scores_shape[-2:])).all(dim=-1))
+    if full.any():
         place = tuple(int(n) for n in full.nonzero()[0])
         raise ValueError(
             f"{name} leaves query {place[-1]} no key to look at (index {place} of shape {tuple(full.shape)})"
@@ -72,11 +75,32 @@ def check_bias(bias: Tensor | None, scores: Tensor) -> None:
     """
     if bias is None:
         return
-    if isinstance(bias, Tensor) and not _everywhere(~torch.isneginf(bias)):
+    if isinstance(bias, Tensor) and torch.isneginf(_plain(bias)).any():
         raise ValueError("bias must be finite; use blocked for keys that may not be looked at, not -inf")
     check_floating("bias", bias)
     check_same_kind("the scores", scores, "bias", bias)
     _check_broadcasts("bias", bias, scores.shape)
+
+
+def check_weights(name: str, weights: Tensor) -> None:
+    """Square attention weights (..., T, T), T >= 1: no entry below 0, every row sums to one.
+
+    Raises:
+        TypeError: not a real floating tensor.
+        ValueError: another shape, an entry below 0 or not finite, or a row with another sum; the message names it.
+    """
+    check_floating(name, weights)
+    if weights.dim() < 2 or weights.shape[-1] != weights.shape[-2] or 0 in weights.shape:
+        raise ValueError(f"{name} must have shape (..., T, T) with T >= 1, got {tuple(weights.shape)}")
+    values = _plain(weights)
+    if (values < 0).any():
+        place = tuple(int(n) for n in (values < 0).nonzero()[0])
+        raise ValueError(f"{name} must not be negative, got {values[place].item()} at {place}")
+    sums = _plain(weights.sum(-1))
+    wrong = (sums - 1).abs() > torch.finfo(weights.dtype).eps ** 0.5
+    if wrong.any():
+        place = tuple(int(n) for n in wrong.nonzero()[0])
+        raise ValueError(f"every row of {name} must sum to 1, got {sums[place].item()} in row {place}")
 
 
 def _check_broadcasts(name: str, value: Tensor, shape: torch.Size) -> None:
@@ -88,11 +112,12 @@ def _check_broadcasts(name: str, value: Tensor, shape: torch.Size) -> None:
         raise ValueError(f"{name} must broadcast to {tuple(shape)}, got shape {tuple(value.shape)}")
 
 
-def _everywhere(condition: Tensor) -> bool:
-    """Is the condition true at every entry? Inside ``torch.vmap`` values cannot be read, and it counts as true."""
-    inner = condition
-    while functorch.is_functorch_wrapped_tensor(inner):
-        if functorch.is_batchedtensor(inner):
-            return True
-        inner = functorch.get_unwrapped(inner)
-    return bool(inner.all())
+def _plain(value: Tensor) -> Tensor:
+    """The values below the transforms of ``torch.func``, which cannot be looked at from inside.
+
+    Under ``torch.vmap`` that is the whole batch, with one more dimension.
+    """
+    value = value.detach()
+    while functorch.is_functorch_wrapped_tensor(value):
+        value = functorch.get_unwrapped(value)
+    return value

@@ -13,20 +13,25 @@ import math
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, Phase, find, settings
 from hypothesis.errors import NoSuchExample
+from numpy.typing import NDArray
 from torch import Tensor
 
 from derivations.ledger import claim as claim_of
 
+Value = Tensor | NDArray[np.float64] | float
+
 KINDS = ("property", "near-miss")
 
 RELATIVE_TOLERANCE = {
-    # closed form against autograd; slack of a bound; closed form against central differences
-    torch.float64: {"exact": 1e-10, "bound": 1e-11, "differences": 1e-5},
+    # closed form against autograd; slack of a bound; closed form against central differences or a convex program
+    torch.float64: {"exact": 1e-10, "bound": 1e-11, "differences": 1e-5, "program": 1e-5},
     torch.float32: {"exact": 2e-4, "bound": 1e-5, "differences": 5e-2},
 }
 """The one table of tolerances, relative to the largest entry of either side."""
@@ -67,7 +72,7 @@ def claim(id: str, kind: str):
     return pytest.mark.claim(id, kind)
 
 
-def agree(actual: Tensor, expected: Tensor, *, tolerance: str = "exact", scale: float | Tensor = 0.0) -> None:
+def agree(actual: Value, expected: Value, *, tolerance: str = "exact", scale: float | Tensor = 0.0) -> None:
     """Both sides finite, of one shape, and equal up to the table's tolerance.
 
     The tolerance is relative to the largest entry of either side, or to ``scale`` where that is larger (a sum of large
@@ -86,7 +91,7 @@ def agree(actual: Tensor, expected: Tensor, *, tolerance: str = "exact", scale: 
     SESSION.decided()
 
 
-def at_most(left: Tensor | float, right: Tensor | float, *, scale: float | Tensor = 0.0) -> None:
+def at_most(left: Value, right: Value, *, scale: float | Tensor = 0.0) -> None:
     """``left <= right`` everywhere, both sides finite; records how tight the bound was."""
     left, right = torch.as_tensor(left).detach(), torch.as_tensor(right).detach()
     assert torch.isfinite(left).all(), "the left side is not finite"
@@ -95,12 +100,19 @@ def at_most(left: Tensor | float, right: Tensor | float, *, scale: float | Tenso
     room = slack * torch.maximum(right.abs(), torch.as_tensor(scale, dtype=right.dtype))
     worst = float((left - right - room).max())
     assert bool((left <= right + room).all()), f"exceeds the bound by {worst:.3e}"
-    positive = right > 0
-    ratio = float((left / right)[positive].max()) if bool(positive.any()) else 0.0
+    # Against the room too: rounding on both sides of a bound that is zero is not a ratio.
+    positive = right + room > 0
+    ratio = float((left / (right + room))[positive].max()) if bool(positive.any()) else 0.0
     SESSION.decided(ratio if math.isfinite(ratio) else 0.0)
 
 
-def refuted(check: Callable[[object], None], examples, *, tries: int = 300) -> None:
+def same_answer(one: bool, other: bool) -> None:
+    """Two yes-or-no answers agree."""
+    assert one == other, f"one side says {one}, the other {other}"
+    SESSION.decided()
+
+
+def refuted(check: Callable[[Any], None], examples, *, tries: int = 300) -> None:
     """The near-miss must fail: among the strategy's examples there is one at which the check says no."""
 
     def says_no(example) -> bool:
