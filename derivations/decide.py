@@ -39,12 +39,12 @@ from sympy import (
 from sympy.core.function import AppliedUndef, expand_mul
 from sympy.tensor.indexed import Indexed
 
-from derivations.notation import INDEX_SIZE, T, d, d_k, d_v
+from derivations.notation import INDEX_SIZE, T, d, d_k, d_v, n
 from derivations.summation import Rule, explicit, normal_form, rationals
 
 Decision = Callable[[Expr, Expr], bool | None]
 
-INSTANCE = {T: 3, d: 2, d_k: 2, d_v: 2}
+INSTANCE = {T: 3, n: 3, d: 2, d_k: 2, d_v: 2}
 """Sizes at which a wrong identity of symbolic size is refuted."""
 
 DIGITS = 40

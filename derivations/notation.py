@@ -7,6 +7,8 @@ Tokens are counted from 0 to T - 1.
 symbol     meaning                              where it runs
 ========== ==================================== =======================
 i, j, l, m token (query, key, key, key)         0 .. T - 1
+i_0        token: the sink (Part B)             0 .. T - 1
+s, t       token other than the sink (Part B)   0 .. n - 1
 p, r, e    coordinate of a token                0 .. d - 1
 g          coordinate of a query or key         0 .. d_k - 1
 b          coordinate of a value                0 .. d_v - 1
@@ -24,8 +26,15 @@ i, j, l, m = (Symbol(name, integer=True, nonnegative=True) for name in "ijlm")
 p, r, e = (Symbol(name, integer=True, nonnegative=True) for name in "pre")
 g = Symbol("g", integer=True, nonnegative=True)
 b = Symbol("b", integer=True, nonnegative=True)
+i_0 = Symbol("i_0", integer=True, nonnegative=True)
+"""The sink's place among the tokens (Part B)."""
 
-INDEX_SIZE = {i: T, j: T, l: T, m: T, p: d, r: d, e: d, g: d_k, b: d_v}
+n = Symbol("n", integer=True, positive=True)
+"""How many tokens there are beside the sink (Part B); a sum over them counts from 0, the text from 1."""
+
+s, t = (Symbol(name, integer=True, nonnegative=True) for name in "st")
+
+INDEX_SIZE = {i: T, j: T, l: T, m: T, i_0: T, s: n, t: n, p: d, r: d, e: d, g: d_k, b: d_v}
 """How many values each free index takes; the decision procedures draw instances from it."""
 
 c = Symbol("c", positive=True)
@@ -40,6 +49,12 @@ b_Q, b_K, b_V = IndexedBase("b_Q"), IndexedBase("b_K"), IndexedBase("b_V")
 a = IndexedBase("a")
 q, k, v, o = IndexedBase("q"), IndexedBase("k"), IndexedBase("v"), IndexedBase("o")
 u = IndexedBase("u")
+
+B, C, x_0 = IndexedBase("B"), IndexedBase("C"), IndexedBase("x_0")
+"""Part B: B = c W_Q^T W_K, the scatter matrix of x_1..x_n, and the sink's token."""
+
+alpha, beta = IndexedBase("alpha"), IndexedBase("beta")
+"""Part B: convex weights on the queries and on the keys x_1..x_n."""
 
 
 def over(index: Symbol, summand: Expr, size: Expr | None = None) -> Sum:

@@ -8,6 +8,7 @@ import html
 import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,7 +91,7 @@ def _terminal_lines(outcome: Outcome) -> Iterator[str]:
     where, built = outcome.where, outcome.step
     kind = "counterexample" if built.counterexample else "step"
     yield f"  [{mark(outcome.verdict)}] {where.claim}, {kind} {where.name}"
-    yield f"      {where.statement}"
+    yield textwrap.indent(where.statement, "      ")
     if len(text := str(built.after)) <= LONGEST_FORMULA:
         yield f"      {built.relation} {text}"
     yield f"      because: {built.because}"

@@ -14,7 +14,7 @@ What the normal form knows: sums are linear, sums may be exchanged, ``sum_l delt
 ``sum_l 1 = T``, ``exp(y + z) = exp(y) exp(z)``; and whatever *rules* a step adds, ``RowStochastic`` above all.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations, product
@@ -97,6 +97,59 @@ class RowStochastic:
             for key, value in enumerate(positive):
                 weights[self.weights[row, key]] = value / sum(positive)
         return weights
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Weights that sum to one: ``sum_l w[l] = 1``, the sum running over all of them."""
+
+    weights: IndexedBase
+    size: Symbol
+
+    def rewrite(self, term: Term) -> Term | None:
+        for index, size in term.bound:
+            touching = [pair for pair in term.factors if pair[0].has(index)]
+            if size == self.size and touching == [(self.weights[index], S.One)]:
+                rest = tuple(pair for pair in term.factors if pair != touching[0])
+                return Term(rest, tuple(pair for pair in term.bound if pair[0] != index))
+        return None
+
+    def values(self, sizes, draw):
+        positive = [abs(draw()) + 1 for _ in range(sizes[self.size])]
+        return {self.weights[place]: value / sum(positive) for place, value in enumerate(positive)}
+
+
+@dataclass(frozen=True)
+class InnerProduct:
+    """A known inner product: ``sum_p y[.., p] z[.., p] = value(.., ..)``, p running over all ``size`` coordinates.
+
+    ``value`` takes the leading indices of y, then those of z, and gives one term (no sum). ``instance`` gives exact
+    vectors that obey the rule, for the sizes at which wrong identities are refuted.
+    """
+
+    first: IndexedBase
+    second: IndexedBase
+    size: Symbol
+    value: Callable[..., Expr]
+    instance: Callable[[], Mapping[Expr, Expr]]
+
+    def rewrite(self, term: Term) -> Term | None:
+        for index, size in term.bound:
+            touching = [pair for pair in term.factors if pair[0].has(index)]
+            vectors = [factor for factor, power in touching for _ in range(int(power) if power.is_Integer else 0)]
+            if size != self.size or len(vectors) != 2 or not all(isinstance(v, Indexed) for v in vectors):
+                continue
+            if any(v.indices[-1] != index or any(k.has(index) for k in v.indices[:-1]) for v in vectors):
+                continue
+            for one, other in (vectors, vectors[::-1]):
+                if (one.base, other.base) == (self.first, self.second):
+                    rest = tuple(pair for pair in term.factors if pair not in touching)
+                    bound = tuple(pair for pair in term.bound if pair[0] != index)
+                    return Term((*rest, (self.value(*one.indices[:-1], *other.indices[:-1]), S.One)), bound)
+        return None
+
+    def values(self, sizes, draw):
+        return dict(self.instance())
 
 
 def normal_form(expr: Expr, rules: tuple[Rule, ...] = ()) -> dict[tuple, Expr]:
