@@ -53,12 +53,15 @@ WINDOW = 12
 
 CHANGES = {
     "mask": "mask",
-    "penalty": f"penalty {PENALTIES[0]}",
+    f"penalty {PENALTIES[0]:g}": f"penalty {PENALTIES[0]:g}",
     "score dropout": f"score dropout {SCORE_DROPOUT}, mean",
     "weight dropout": f"after softmax {WEIGHT_DROPOUT}, all",
     "diagonal weight dropout": f"after softmax {WEIGHT_DROPOUT}, diagonal",
 }
 """Name in the tables -> in the legend."""
+
+LOOKS = {name: style.series(place) for place, name in enumerate([*CHANGES, *(f"penalty {b:g}" for b in PENALTIES[1:])])}
+"""One look for a regulariser in every panel."""
 
 
 def compute(settings: Settings) -> dict[str, Table]:
@@ -107,7 +110,7 @@ def own_block_changes(heads: numerics.Heads) -> dict[str, float]:
     masked = own_block(numerics.with_weights(heads, numerics.masked_weights(heads.weights)))
     penalised = own_block(numerics.with_weights(heads, numerics.penalised_weights(heads.weights, PENALTIES[0])))
     expected = (1 - SCORE_DROPOUT) * block + SCORE_DROPOUT * masked
-    means = {"mask": masked, "penalty": penalised, "score dropout": expected}
+    means = {"mask": masked, f"penalty {PENALTIES[0]:g}": penalised, "score dropout": expected}
     changes = {name: spectral(new - block) / spectral(block) for name, new in means.items()}
     for name, diagonal_only in (("weight dropout", False), ("diagonal weight dropout", True)):
         variance = numerics.jacobian_variance_after_weight_dropout(
@@ -162,7 +165,7 @@ def finding(tables: Mapping[str, Table]) -> str:
     raised = np.mean(tables["query"]["ratio"] > 1)
     return (
         f"relative change of J_ii against T (log-log slope, T >= {SLOPE_FROM}): "
-        + ", ".join(f"{name} {slope:+.2f}" for name, slope in slopes.items())
+        + ", ".join(f"{name}: {slope:+.2f}" for name, slope in slopes.items())
         + f"; at T = {WINDOW} the full mask raises the query path in {raised:.0%} of rows"
     )
 
@@ -188,10 +191,10 @@ def _draw_weights(axes: Axes, weights: Mapping[str, np.ndarray]) -> None:
         "score dropout": f"score dropout {SCORE_DROPOUT}, mean",
         "weight dropout": f"after softmax {WEIGHT_DROPOUT}, mean ± sd",
     }
-    for place, (name, label) in enumerate(names.items()):
+    for name, label in names.items():
         here = weights["regulariser"] == name
         before, mean, deviation = (weights[column][here] for column in ("before", "mean", "deviation"))
-        look = style.series(place)
+        look = LOOKS[name]
         axes.plot(before, mean, color=look["color"], linestyle=look["linestyle"], label=label)
         if deviation.any():
             axes.fill_between(before, mean - deviation, mean + deviation, color=look["color"], alpha=0.15, linewidth=0)
@@ -200,9 +203,9 @@ def _draw_weights(axes: Axes, weights: Mapping[str, np.ndarray]) -> None:
 
 
 def _draw_changes(axes: Axes, changes: Mapping[str, np.ndarray], slopes: Mapping[str, float]) -> None:
-    for place, (name, label) in enumerate(CHANGES.items()):
+    for name, label in CHANGES.items():
         lengths, medians = _median_curve(changes, name)
-        axes.plot(lengths, medians, **style.series(place), label=f"{label}: slope {slopes[name]:+.2f}")
+        axes.plot(lengths, medians, **LOOKS[name], label=f"{label}: slope {slopes[name]:+.2f}")
     axes.set(xscale="log", yscale="log", xlabel="tokens T", title=r"Own block $J_{ii}$")
     axes.set_ylabel("norm of change / norm of block")
     axes.xaxis.set_major_locator(LogLocator(base=4, numticks=20))

@@ -8,6 +8,7 @@ import hashlib
 import importlib
 import io
 import json
+import logging
 import os
 import platform
 from collections.abc import Mapping
@@ -20,6 +21,9 @@ from paper_figures.settings import Settings
 from paper_figures.tables import from_csv, to_csv
 
 MANIFEST = "manifest.json"
+
+# fontTools remarks on the age of Matplotlib's own fonts, which no reader can act on.
+logging.getLogger("fontTools").setLevel(logging.ERROR)
 
 _PICTURES = {
     "png": {"Software": None},
