@@ -1,6 +1,7 @@
 """The command: ``python -m paper_figures``."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -59,13 +60,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if args.data is not None and not args.data.is_file():
         parser.error(f"--data: there is no file {args.data}")
 
+    # One thread sums in one order, so the bytes do not depend on the number of cores. Set before NumPy loads.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Late, so that --help and a mistyped name answer at once.
     import torch
 
     from paper_figures.render import read_manifest, render, write_whole
     from paper_figures.settings import DataError, Settings
 
-    torch.set_num_threads(1)  # sums in one order, so the bytes do not depend on the number of cores
+    torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
     settings = Settings(quick=args.quick, data=args.data, seed=args.seed)
     try:

@@ -27,6 +27,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 import numerics
+from attention.series import observed
 from paper_figures import style
 from paper_figures.random_layer import random_layer
 from paper_figures.settings import DataError, Settings
@@ -93,15 +94,19 @@ def metr_la_tokens(speeds: Tensor, number: int, generator: torch.Generator) -> T
         (number, 96, d).
 
     Raises:
-        DataError: fewer steps than a window.
+        DataError: fewer steps than a window, or a missing reading in every window.
     """
     longest = max(LENGTHS)
     if len(speeds) < longest:
         raise DataError(f"the data file must have at least {longest} steps, got {len(speeds)}")
-    standardised = (speeds - speeds.mean()) / speeds.std()
-    every = standardised.unfold(0, longest, 1)
-    starts = torch.randint(every.shape[0], (number,), generator=generator)
-    drawn = every[starts, torch.randint(every.shape[1], (number,), generator=generator)]
+    seen = torch.from_numpy(observed(speeds.numpy()))
+    # A missing reading is stored as 0; as a token it would be a standstill that never was.
+    whole = seen.unfold(0, longest, 1).all(-1).nonzero()
+    if len(whole) == 0:
+        raise DataError(f"the data file has no {longest} steps of one sensor without a missing reading")
+    standardised = (speeds - speeds[seen].mean()) / speeds[seen].std()
+    starts, sensors = whole[torch.randint(len(whole), (number,), generator=generator)].T
+    drawn = standardised.unfold(0, longest, 1)[starts, sensors]
     drawn = drawn[drawn[:, -min(LENGTHS) :].std(-1).argsort(descending=True, stable=True)]
     weight, bias = torch.randn(2, WIDTH, generator=generator, dtype=torch.float64) / 2**0.5
     return drawn.unsqueeze(-1) * weight + bias

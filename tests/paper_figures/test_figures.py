@@ -13,7 +13,7 @@ import attention
 from paper_figures import FIGURES, sensitivity_against_length, sensitivity_maps, style
 from paper_figures.random_layer import random_layer
 from paper_figures.render import pictures, sha256
-from paper_figures.settings import Settings
+from paper_figures.settings import DataError, Settings
 from paper_figures.tables import from_csv
 from tests.evidence import agree
 from tests.paper_figures.conftest import SPEEDS
@@ -167,6 +167,16 @@ def test_real_windows_are_standardised_and_embedded_in_one_plane():
     assert torch.linalg.matrix_rank(tokens.flatten(0, 1)) == 2
     last_hour = tokens[:, -12:].std(1).sum(-1)
     assert torch.equal(last_hour, last_hour.sort(descending=True).values)
+
+
+def test_missing_readings_never_become_tokens():
+    speeds = 60 + 10 * torch.randn(200, 1, generator=torch.Generator().manual_seed(5))
+    speeds[103] = 0.0  # leaves one whole window, the last 96 steps
+    tokens = sensitivity_maps.metr_la_tokens(speeds, 4, torch.Generator().manual_seed(1))
+    assert torch.equal(tokens, tokens[:1].expand(4, -1, -1))
+    speeds[150] = 0.0
+    with pytest.raises(DataError, match="no 96 steps of one sensor without a missing reading"):
+        sensitivity_maps.metr_la_tokens(speeds, 4, torch.Generator().manual_seed(1))
 
 
 def test_without_data_the_maps_say_what_is_left_out():
