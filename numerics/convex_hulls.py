@@ -1,0 +1,205 @@
+"""The point of a convex hull nearest to a target, with a proof either way.
+
+Floating point finds the nearest point (non-negative least squares) and proves what it can with its own rounding errors
+counted. What it cannot decide - the target in the hull or a hair outside - is decided in exact rational arithmetic by
+Wolfe's algorithm, since floats are rationals.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import hypot
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import nnls
+
+from numerics.token_clouds import Cloud, check_sink, check_tokens, exact_row, exact_rows, integer_gram
+
+GAP = 1e-10
+"""The two sides of a distance may differ by this much of it before exact arithmetic takes over."""
+
+EXACT_WORK = 4_000_000
+"""Products that exact arithmetic may cost at most; above, an undecided case is an error."""
+
+
+@dataclass(frozen=True)
+class HullDistance:
+    """The distance from a target to the convex hull of n points.
+
+    Attributes:
+        distance: the distance; 0.0 iff ``inside``.
+        weights: convex weights of the nearest point, (n,).
+        offset: nearest point - target, (d,); its inner product with every point - target is at least distance^2.
+        lower: a lower bound of the distance, from the plane through the nearest point; 0.0 where inside.
+        inside: the target is in the hull; proven, never guessed.
+        exact_weights: the weights as rationals, where exact arithmetic found them; always where inside, and then
+            sum weights_i point_i = target exactly.
+    """
+
+    distance: float
+    weights: NDArray[np.float64]
+    offset: NDArray[np.float64]
+    lower: float
+    inside: bool
+    exact_weights: tuple[Fraction, ...] | None
+
+
+def hull_distance(points: ArrayLike, target: ArrayLike | None = None) -> HullDistance:
+    """The distance from a target to the convex hull of points.
+
+    Args:
+        points: (n, d), real or rational.
+        target: (d,); the origin by default.
+
+    Returns:
+        The distance with both proofs.
+
+    Raises:
+        TypeError, ValueError: bad input, named.
+        ArithmeticError: the cloud is too large to decide exactly and too degenerate for floating point.
+    """
+    cloud = check_tokens("points", points)
+    origin = np.zeros(cloud.shape[1]) if target is None else check_sink(target, cloud)
+    rounding = 8 * np.finfo(float).eps * (np.linalg.norm(cloud, axis=1) + np.linalg.norm(origin))
+
+    def exact_differences() -> list[list[Fraction]]:
+        centre = exact_row(origin if target is None else target)
+        return [[x - t for x, t in zip(row, centre, strict=True)] for row in exact_rows(points)]
+
+    found = nearest_to_origin(cloud - origin, rounding, lambda: integer_gram(exact_differences()), cloud.shape[1])
+    if found.inside or found.exact_weights is None:
+        return found
+    # Here the offset is tiny beside the points: only the exact sum has its digits.
+    columns = zip(*exact_differences(), strict=True)
+    offset = [float(sum(w * x for w, x in zip(found.exact_weights, column, strict=True))) for column in columns]
+    distance = hypot(*offset)
+    return replace(found, distance=distance, offset=np.array(offset), lower=distance)
+
+
+def nearest_to_origin(
+    points: Cloud,
+    rounding: NDArray[np.float64],
+    exact_gram: Callable[[], list[list[int]]],
+    exact_width: int,
+    *,
+    gap: float = GAP,
+) -> HullDistance:
+    """The point of conv{points} nearest to 0, for points known up to rounding.
+
+    Args:
+        points: (n, d), each within ``rounding`` (n,) of the point that is meant.
+        rounding: bounds on the length of each point's error.
+        exact_gram: the inner products of the points that are meant, times a positive number; asked for only if needed.
+        exact_width: how many products one of those inner products costs.
+        gap: how far apart, relatively, the two sides of the distance may be before exact arithmetic takes over.
+
+    Raises:
+        ArithmeticError: neither floating point nor exact arithmetic within ``EXACT_WORK`` can decide.
+    """
+    scale = float(np.abs(points).max()) or 1.0
+    scaled, room = points / scale, rounding / scale
+    weights = _float_weights(scaled)
+    offset = weights @ scaled
+    upper = float(np.linalg.norm(offset))
+    inner = scaled @ offset
+    error = (points.shape[1] + 2) * np.finfo(float).eps * (np.abs(scaled) @ np.abs(offset)) + room * upper
+    lower = float((inner - error).min()) / upper if upper > 0 else 0.0
+    if lower > 0 and upper - lower <= gap * upper:
+        return HullDistance(upper * scale, weights, offset * scale, lower * scale, False, None)
+
+    if len(points) ** 2 * exact_width > EXACT_WORK:
+        if lower > 0:
+            return HullDistance(upper * scale, weights, offset * scale, lower * scale, False, None)
+        raise ArithmeticError(
+            f"cannot tell whether the target is in the hull of {len(points)} points: it is within "
+            f"{upper * scale:.1e} of it, and the cloud is too large for exact arithmetic"
+        )
+    gram = exact_gram()
+    exact = tuple(_exact_weights(gram, weights.tolist()))
+    weights = np.array([float(weight) for weight in exact])
+    if _quadratic(gram, exact) == 0:
+        return HullDistance(0.0, weights, np.zeros(points.shape[1]), 0.0, True, exact)
+    offset = weights @ points
+    distance = hypot(*offset)
+    return HullDistance(distance, weights, offset, max(lower, 0.0) * scale, False, exact)
+
+
+def _float_weights(points: Cloud) -> NDArray[np.float64]:
+    """Convex weights of the nearest point: least squares on the points lifted by a coordinate 1, rescaled."""
+    lifted = np.vstack([points.T, np.ones(len(points))])
+    target = np.append(np.zeros(points.shape[1]), 1.0)
+    try:
+        solution, _ = nnls(lifted, target)
+    except RuntimeError:  # the iteration limit: any start will do, the proof decides
+        solution = np.ones(len(points))
+    return solution / solution.sum()
+
+
+def _exact_weights(gram: list[list[int]], start: Sequence[float]) -> list[Fraction]:
+    """Wolfe's algorithm (1976) on an exact Gram matrix: the convex weights of the point nearest to 0.
+
+    It walks from one affinely independent support to the next, each nearer to 0, and stops by itself: no tolerance.
+    Good convex weights as a start save most of the way.
+    """
+    support = [place for place, weight in enumerate(start) if weight > 0]
+    weights = [Fraction(start[place]) for place in support]
+    while (aim := _affine_weights(gram, support)) is None:
+        # The start's support is affinely dependent: go on without its lightest point.
+        lightest = min(range(len(support)), key=weights.__getitem__)
+        del support[lightest], weights[lightest]
+    total = sum(weights)
+    weights = [weight / total for weight in weights]
+    while True:
+        while min(aim) <= 0:
+            share = min(w / (w - a) for w, a in zip(weights, aim, strict=True) if a <= 0)
+            moved = [w + share * (a - w) for w, a in zip(weights, aim, strict=True)]
+            kept = [place for place, weight in enumerate(moved) if weight > 0]
+            support, weights = [support[place] for place in kept], [moved[place] for place in kept]
+            aim = _independent_weights(gram, support)
+        weights = aim
+        inner = [sum(w * gram[s][place] for w, s in zip(weights, support, strict=True)) for place in range(len(gram))]
+        best = min(range(len(gram)), key=inner.__getitem__)
+        if inner[best] >= sum(w * inner[s] for w, s in zip(weights, support, strict=True)):
+            break
+        support.append(best)
+        weights.append(Fraction(0))
+        aim = _independent_weights(gram, support)
+    full = [Fraction(0)] * len(gram)
+    for weight, place in zip(weights, support, strict=True):
+        full[place] = weight
+    return full
+
+
+def _independent_weights(gram: list[list[int]], support: Sequence[int]) -> list[Fraction]:
+    weights = _affine_weights(gram, support)
+    assert weights is not None, "Wolfe's algorithm keeps its support affinely independent"
+    return weights
+
+
+def _affine_weights(gram: list[list[int]], support: Sequence[int]) -> list[Fraction] | None:
+    """Weights (summing to 1) of the point of the affine hull nearest to 0; None where the support is dependent.
+
+    They are proportional to the solution of (G + 1 1^T) u = 1. Fraction-free Gauss-Jordan keeps integers short; the
+    matrix is positive definite iff the points are affinely independent, so no pivoting is needed.
+    """
+    size = len(support)
+    rows = [[gram[one][other] + 1 for other in support] + [1] for one in support]
+    previous = 1
+    for k in range(size):
+        pivot = rows[k][k]
+        if pivot <= 0:
+            return None
+        for i in range(size):
+            if i != k:
+                factor = rows[i][k]
+                rows[i] = [(pivot * x - factor * y) // previous for x, y in zip(rows[i], rows[k], strict=True)]
+        previous = pivot
+    # Every diagonal entry is now the determinant, so the last column is the solution up to one factor.
+    total = sum(row[-1] for row in rows)
+    return [Fraction(row[-1], total) for row in rows]
+
+
+def _quadratic(gram: list[list[int]], weights: Sequence[Fraction]) -> Fraction:
+    carried = [(place, weight) for place, weight in enumerate(weights) if weight]
+    return sum((w * v * gram[i][j] for i, w in carried for j, v in carried), Fraction(0))
