@@ -49,6 +49,14 @@ FIGURES: dict[str, str] = {
     "sensitivity_maps": "the T x T map of block norms, random tokens and METR-LA windows (A1, A2)",
     "regularisers": "what mask, penalty and dropout do to a_ii and to J_ii (A5)",
     "first_token": "each input's share after L layers: attention and convolution (A6)",
+    "sink_geometry": "when a sink exists and what it costs: the two hull distances in the plane (B1, B2)",
+    "switch_cost": "price of sink and diagonal against leakage, n, t and z, in three norms (B4)",
+    "price_phase_diagram": "which pattern is cheaper, over (G, n) and over (t, z), in three norms (B4)",
+    "price_against_rank": "what a diagonal costs at each rank, beside the sink's rank 1 (B2, B3)",
+    "hard_switch": "how silent a head is against its weight on the sink (B5)",
+    "oversmoothing_depth": "relative dispersion against depth: dense, sparse, diagonal and sink (B7)",
+    "training_to_the_price": "gradient descent with weight decay lands on the exact optimum (B4)",
+    "table_audit": "P1's table: relative changes, and what is significant under which choice (A7)",
 }
 """Name of a figure, which is also its module's, and what it shows."""
 
