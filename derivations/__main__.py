@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from tqdm import tqdm
 
@@ -24,6 +25,13 @@ EXAMPLES = """examples:
 
 LEDGER_START = "<!-- ledger: written by `python -m derivations table --write README.md` -->"
 LEDGER_END = "<!-- end of ledger -->"
+
+
+class _Parser(argparse.ArgumentParser):
+    """Bad input gets one line, not the whole usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n")
 
 
 @dataclass
@@ -43,7 +51,7 @@ class Count:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m derivations",
         description="Decide the ledger of claims, read a note, or render all notes.",
         epilog=EXAMPLES,

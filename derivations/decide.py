@@ -6,7 +6,7 @@ True is a proof and False is a refutation; a step of a note stands only on True,
 procedure            True because                                                   False because
 ==================== ============================================================== =======================
 ``equal``            the difference cancels as a rational function of symbols and   it is not zero at an
-                     exponentials                                                   exact rational point
+                     exponentials, with a denominator that is not zero              exact rational point
 ``equal_sums(...)``  the summation normal forms agree, for every size               it is not zero at an
                                                                                     exact small instance
 ``at_most``          interval arithmetic separates the two exact numbers            the same, the other way
@@ -14,11 +14,12 @@ procedure            True because                                               
 ==================== ============================================================== =======================
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import islice, product
 
 from mpmath import iv
+from mpmath.libmp import ComplexResult
 from sympy import (
     Add,
     Dummy,
@@ -28,6 +29,7 @@ from sympy import (
     MatrixBase,
     Rational,
     S,
+    Sum,
     Symbol,
     exp,
     fraction,
@@ -59,12 +61,15 @@ def equal(left: Expr, right: Expr) -> bool | None:
     """
     left, right = sympify(left), sympify(right)
     if isinstance(left, MatrixBase) or isinstance(right, MatrixBase):
-        if left.shape != right.shape:
+        if getattr(left, "shape", None) != getattr(right, "shape", None):
             return False
         return _all(equal(one, other) for one, other in zip(left, right, strict=True))
     if left in (S.true, S.false) or right in (S.true, S.false):
         return left == right
     difference = left - right
+    if difference.has(Sum):
+        # A sum counts as a symbol for the proof; a refutation writes it out, so that every index keeps to its range.
+        return True if is_zero_rational(difference) else False if _nonzero_instance(difference, (), INSTANCE) else None
     # One exact point refutes most wrong identities in no time; the proof is asked for only where it does not.
     if _nonzero_at(difference, 0):
         return False
@@ -115,14 +120,17 @@ def is_zero_rational(expr: Expr) -> bool:
     if expr == 0:
         return True
     atoms = {node: Dummy() for node in preorder_traversal(expr) if isinstance(node, exp)}
-    return _numerator_vanishes(expr.xreplace(atoms)) or (
-        bool(atoms) and _numerator_vanishes(_exponentials_as_symbols(expr))
-    )
+    whole = expr.xreplace(atoms), {symbol: node for node, symbol in atoms.items()}
+    return _numerator_vanishes(*whole) or (bool(atoms) and _numerator_vanishes(*_exponentials_as_symbols(expr)))
 
 
-def _numerator_vanishes(expr: Expr) -> bool:
-    numerator, _ = fraction(together(expr))
-    return numerator.expand() == 0
+def _numerator_vanishes(expr: Expr, meaning: Mapping[Expr, Expr]) -> bool:
+    """``meaning`` gives back the exponentials that symbols of the expression stand for."""
+    numerator, denominator = fraction(together(expr))
+    if numerator.expand() != 0:
+        return False
+    # 0/0 is no zero: the denominator must be seen to differ from zero somewhere.
+    return denominator == 1 or any(_nonzero_at(denominator.xreplace(meaning), seed) for seed in range(3))
 
 
 def contains_float(expr: Expr) -> bool:
@@ -137,44 +145,80 @@ def _all(verdicts) -> bool | None:
     return None if any(verdict is None for verdict in verdicts) else True
 
 
-def _exponentials_as_symbols(expr: Expr) -> Expr:
+def _exponentials_as_symbols(expr: Expr) -> tuple[Expr, dict[Expr, Expr]]:
     """Replace exp(r_1 m_1 + r_2 m_2 + ..) by a product of powers of one symbol per monomial m.
 
-    The rational parts r get a common denominator per monomial, so only integer powers remain.
+    The rational parts r get a common denominator per monomial, so only integer powers remain. The second result says
+    what each symbol stands for.
     """
     atoms = {node for node in preorder_traversal(expr) if isinstance(node, exp) or node == S.Exp1}
-    if not atoms:
-        return expr
     parts = {atom: [t.as_coeff_Mul() for t in Add.make_args(expand_mul(atom.as_base_exp()[1]))] for atom in atoms}
     denominators: dict[Expr, Expr] = {}
     for terms in parts.values():
         for rational, monomial in terms:
             denominators[monomial] = lcm(denominators.get(monomial, Integer(1)), Rational(rational).q)
-    symbols = {monomial: Symbol(f"_E{place}") for place, monomial in enumerate(sorted(denominators, key=str))}
+    symbols = {monomial: Dummy(f"E{place}") for place, monomial in enumerate(sorted(denominators, key=str))}
     replaced = {}
     for atom, terms in parts.items():
         value = S.One
         for rational, monomial in terms:
             value *= symbols[monomial] ** (rational * denominators[monomial])
         replaced[atom] = value
-    return expr.xreplace(replaced)
+    meaning = {symbols[monomial]: exp(monomial / denominators[monomial]) for monomial in symbols}
+    return expr.xreplace(replaced), meaning
 
 
-def _values_for(expr: Expr, seed: int) -> dict[Expr, Expr]:
+def _values_for(expr: Expr, seed: int) -> dict[Expr, Expr] | None:
+    """Exact values that obey the assumptions on every symbol, entry y[i] and function value f(y) of an expression.
+
+    What is equal at the point gets one value: y[i] and y[j] where i = j, f((y + 1)**2) and f(y**2 + 2 y + 1). None
+    where an argument has no exact value, as under a sum or a derivative, or where no value that was tried obeys.
+    """
     stream = rationals(seed + 1)
-    atoms = sorted(expr.atoms(Indexed, AppliedUndef), key=str)
-    values = {atom: next(stream) for atom in atoms}
-    bare = expr.xreplace(values)
-    for symbol in sorted(bare.free_symbols, key=str):
-        value = next(stream)
-        if symbol.is_integer:
-            value = Integer(value.p % 5 + 2)
-        values[symbol] = abs(value) if symbol.is_nonnegative else value
+    named = {node: node.indices if isinstance(node, Indexed) else node.args for node in expr.atoms(Indexed, AppliedUndef)}
+    # Labels of IndexedBase are symbols too, and may share the name of one that needs a value.
+    bare = expr.xreplace({node: Dummy(f"{node}") for node in named})
+    inside = (argument.free_symbols for arguments in named.values() for argument in arguments)
+    values: dict[Expr, Expr] = {}
+    for symbol in sorted((bare.free_symbols & expr.free_symbols).union(*inside), key=str):
+        value = _draw(symbol, stream)
+        if value is None:
+            return None
+        values[symbol] = value
+    drawn: dict[tuple, Expr | None] = {}
+    for node in sorted(named, key=str):
+        place = tuple(argument.xreplace(values) for argument in named[node])
+        if not all(argument.is_Rational for argument in place):
+            return None
+        key = (node.base if isinstance(node, Indexed) else node.func, place)
+        if key not in drawn:
+            drawn[key] = _draw(node, stream)
+        if drawn[key] is None:
+            return None
+        values[node] = drawn[key]
     return values
 
 
+FACTS = ("positive", "negative", "nonnegative", "nonpositive", "zero", "integer", "even", "odd", "prime", "real")
+
+
+def _draw(node: Expr, stream: Iterator[Rational]) -> Expr | None:
+    """A value that obeys the node's assumptions; None where none is found."""
+    known = [(f"is_{fact}", truth) for fact in FACTS if (truth := getattr(node, f"is_{fact}")) is not None]
+    for value in islice(stream, 20):
+        size = Integer(value.p % 5 + 2) if node.is_integer else value
+        for candidate in (size, -size):
+            if all(getattr(candidate, fact) == truth for fact, truth in known):
+                return candidate
+    return None
+
+
 def _nonzero_at(expr: Expr, seed: int) -> bool:
-    value = expr.xreplace(_values_for(expr, seed))
+    # Under a sum of symbolic length an index has a range, which a point chosen here would not keep to.
+    values = None if expr.has(Sum) else _values_for(expr, seed)
+    if values is None:
+        return False
+    value = expr.xreplace(values)
     if value.has(S.NaN, S.ComplexInfinity, S.Infinity, S.NegativeInfinity):
         return False
     # evalf raises its working precision until the digits it returns are right, or gives up with precision 1.
@@ -204,7 +248,11 @@ def _sign_is_positive(number: Expr) -> bool | None:
     """The sign of an exact number by interval arithmetic, tried at growing precision."""
     for digits in (15, 40, 120):
         iv.dps = digits
-        enclosure = _enclose(number)
+        try:
+            enclosure = _enclose(number)
+        except ComplexResult:
+            # The interval reaches below zero under a root or a logarithm; the number itself may not.
+            continue
         if enclosure.a > 0:
             return True
         if enclosure.b < 0:
@@ -225,15 +273,13 @@ def _enclose(number: Expr):
         return value
     if number.is_Pow and number.exp.is_Integer:
         return _enclose(number.base) ** int(number.exp)
-    if number.is_Pow and number.exp == Rational(1, 2):
-        return iv.sqrt(_enclose(number.base))
-    if number.is_Pow and number.exp == Rational(-1, 2):
-        return 1 / iv.sqrt(_enclose(number.base))
+    if number.is_Pow and number.exp.is_Rational and number.exp.q == 2:
+        return iv.sqrt(_enclose(number.base)) ** int(number.exp.p)
     if number == S.Exp1:
         return iv.e
     if number == S.Pi:
         return iv.pi
-    functions = {"exp": iv.exp, "log": iv.log, "cos": iv.cos, "sin": iv.sin}
+    functions = {"exp": iv.exp, "log": iv.log, "cos": iv.cos, "sin": iv.sin, "atan": _arctangent}
     name = type(number).__name__
     if name in functions:
         return functions[name](_enclose(number.args[0]))
@@ -242,6 +288,11 @@ def _enclose(number: Expr):
     if name in ("Max", "Min"):
         raise ValueError(f"write the maximum out before deciding: {number}")
     raise TypeError(f"no interval rule for {type(number).__name__} in {number}")
+
+
+def _arctangent(value):
+    """The interval context has the two-argument form only."""
+    return iv.atan2(value, iv.mpf(1))
 
 
 __all__ = [

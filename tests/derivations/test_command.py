@@ -28,6 +28,14 @@ def test_unknown_name_is_one_line_and_exit_code_2(name, capsys):
     assert f"unknown claim or note {name!r}" in error
 
 
+@pytest.mark.parametrize("arguments", [["prove"], ["show"], ["render", "a", "b"]])
+def test_a_mistyped_command_is_one_line_and_exit_code_2(arguments, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
 def test_the_ledger_is_decided_and_every_claim_is_listed():
     run = subprocess.run([sys.executable, "-m", "derivations"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr

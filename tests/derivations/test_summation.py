@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from sympy import IndexedBase, Integer, Rational, Sum, exp
 
 from derivations.decide import equal_sums, is_zero_rational
-from derivations.notation import INDEX_SIZE, T, a, d, d_k, d_v, delta, i, j, l, m, over, p, x
-from derivations.summation import RowStochastic, as_expression, explicit, normal_form
+from derivations.notation import INDEX_SIZE, T, a, d, d_k, d_v, delta, i, j, l, m, n, over, p, r, s, t, x
+from derivations.summation import Distribution, InnerProduct, RowStochastic, as_expression, explicit, normal_form
 
 y, z = IndexedBase("y"), IndexedBase("z")
 same = equal_sums()
@@ -54,6 +54,26 @@ def test_the_rule_needs_the_factor_alone():
     assert stochastic(over(l, a[i, l] * y[l]), over(l, y[l])) is False
 
 
+def test_weights_sum_to_one_only_under_the_rule():
+    one = equal_sums(Distribution(y, n))
+    assert one(over(l, y[l] * (x[j, p] - z[p]), n), x[j, p] - z[p]) is True
+    assert same(over(l, y[l], n), 1) is False
+    assert one(over(l, y[l] ** 2, n), 1) is False
+    assert one(over(l, y[l] * z[l], n), over(l, z[l], n)) is False
+    # Another range is another sum.
+    assert one(over(l, y[l], T), 1) is not True
+
+
+def test_inner_products_are_known_only_under_the_rule():
+    entries = {a[row, column]: Integer(int(row == column)) for row in range(3) for column in range(3)}
+    orthonormal = equal_sums(InnerProduct(a, a, d, delta, lambda: entries), sizes={n: 3, d: 3})
+    assert orthonormal(over(p, a[s, p] * a[t, p]), delta(s, t)) is True
+    assert orthonormal(over(t, over(p, a[s, p] * a[t, p])), 1) is True
+    assert orthonormal(over(p, a[s, p] ** 2), 1) is True
+    assert orthonormal(over(p, a[s, p] * a[t, p] * z[p]), delta(s, t)) is False
+    assert orthonormal(over(s, a[s, p] * a[s, r]), delta(p, r)) is not True
+
+
 def test_an_index_without_a_size_is_refused():
     stray = IndexedBase("y")[i + l.func("stray", integer=True)]
     with pytest.raises(ValueError, match="indices without a size"):
@@ -68,9 +88,9 @@ def test_sums_must_start_at_zero():
 token = st.sampled_from([i, j, l, m])
 factors = st.lists(
     st.one_of(
-        st.builds(lambda t: y[t], token),
-        st.builds(lambda t: z[t], token),
-        st.builds(lambda s, t: a[s, t], token, token),
+        st.builds(lambda one: y[one], token),
+        st.builds(lambda one: z[one], token),
+        st.builds(lambda one, other: a[one, other], token, token),
         st.builds(delta, token, token),
     ),
     min_size=1,
@@ -94,4 +114,4 @@ def test_normal_form_keeps_the_value(chosen, power):
 
 
 def test_every_shared_index_has_a_size():
-    assert set(INDEX_SIZE.values()) == {T, d, d_k, d_v}
+    assert set(INDEX_SIZE.values()) == {T, n, d, d_k, d_v}
