@@ -52,7 +52,7 @@ def test_closed_form_is_reverse_mode(layer):
 
 
 @claim("A1.jacobian", "property")
-@given(layers(max_tokens=6, max_width=4))
+@given(layers())
 def test_closed_form_is_forward_mode(layer):
     agree(closed_form(layer), autograd_blocks(layer, transform=torch.func.jacfwd))
 
