@@ -2,6 +2,16 @@
 
 from attention.attend import attend, attention_weights
 from attention.baselines import DailyProfile, Persistence
+from attention.forecaster import (
+    PRESETS,
+    VARIANTS,
+    Forecaster,
+    GraphConvolution,
+    Size,
+    Variant,
+    input_features,
+    time_absolute_positions,
+)
 from attention.metrics import REPORTED_STEPS, Errors, PooledErrors, StepErrors, pooled_errors
 from attention.pattern_training import PatternTraining, train_to_pattern
 from attention.regularisers import (
@@ -34,17 +44,34 @@ from attention.synthetic_roads import (
 )
 from attention.temporal import TemporalAttention
 from attention.traffic import join, read_adjacency, read_speeds
+from attention.training import (
+    Epoch,
+    Evaluation,
+    Settings,
+    Training,
+    evaluate,
+    learning_rate,
+    masked_absolute_error,
+    train,
+    write_result,
+)
 
 __all__ = [
+    "PRESETS",
     "REPORTED_STEPS",
+    "VARIANTS",
     "BestForecast",
     "DailyProfile",
     "DiagonalDropout",
     "DiagonalMask",
     "DiagonalPenalty",
     "DiagonalWeightDropout",
+    "Epoch",
     "Errors",
+    "Evaluation",
     "ForecastWindows",
+    "Forecaster",
+    "GraphConvolution",
     "KnownErrors",
     "Link",
     "PatternTraining",
@@ -52,16 +79,24 @@ __all__ = [
     "PooledErrors",
     "RoadNetwork",
     "Scaler",
+    "Settings",
+    "Size",
     "Speeds",
     "Splits",
     "StepErrors",
     "SyntheticRoads",
     "TemporalAttention",
+    "Training",
+    "Variant",
     "WeightDropout",
     "attend",
     "attention_weights",
+    "evaluate",
     "forecast_windows",
+    "input_features",
     "join",
+    "learning_rate",
+    "masked_absolute_error",
     "observed",
     "pooled_errors",
     "read_adjacency",
@@ -70,7 +105,10 @@ __all__ = [
     "sensor_means",
     "split",
     "synthetic_roads",
+    "time_absolute_positions",
     "time_slots",
+    "train",
     "train_to_pattern",
     "windows",
+    "write_result",
 ]
