@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -149,8 +150,10 @@ def _ledger_lines(entry: Claim, count: Count, width: int) -> Iterator[str]:
     if count.counterexamples:
         tally += f", {count.counterexamples} counterexample{'s' if count.counterexamples > 1 else ''}"
     yield f"{entry.id:<20} {verdict:<12} {tally}"
-    text = entry.statement + (f" Under: {entry.assumptions}." if entry.assumptions else "")
-    yield from textwrap.wrap(text, max(60, width - 4), initial_indent="    ", subsequent_indent="    ")
+    said = f'{entry.source}: "{entry.says}"' if entry.says else ""
+    under = f" Under: {entry.assumptions}." if entry.assumptions else ""
+    for text in (said, entry.statement + under):
+        yield from textwrap.wrap(text, max(60, width - 4), initial_indent="    ", subsequent_indent="    ")
 
 
 def _render(directory: Path) -> int:
@@ -176,14 +179,30 @@ def _table(file: Path | None) -> int:
 
 
 def markdown_table() -> str:
-    """The ledger as a Markdown table: what README shows."""
-    lines = ["| claim | source | statement | verdict | evidence |", "|---|---|---|---|---|"]
-    for entry in LEDGER:
-        verdict = f"**{entry.verdict}**" if entry.verdict == "fails" else entry.verdict
-        under = f" *Under:* {entry.assumptions}." if entry.assumptions else ""
-        cells = (entry.id, entry.source.split(" ")[0], entry.statement + under, verdict, entry.evidence)
-        lines.append("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |")
-    return "\n".join(lines)
+    """The ledger as Markdown: the counts, then one table a verdict, the refuted claims first."""
+    groups = _by_verdict()
+    fail, under, hold = map(len, groups.values())
+    parts = [f"{len(LEDGER)} statements: {fail} fail, {under} hold under their assumptions, {hold} hold without any."]
+    for verdict, rows in groups.items():
+        lines = ["| claim | prompted by | statement | evidence |", "|---|---|---|---|"]
+        for entry in rows:
+            assumed = f" Under: {entry.assumptions}." if entry.assumptions else ""
+            cells = (entry.id, entry.source.split(" ")[0], entry.statement + assumed, entry.evidence)
+            lines.append("| " + " | ".join(map(_escaped, cells)) + " |")
+        table = "\n".join(lines)
+        unfolded = " open" if verdict == "fails" else ""
+        parts.append(f"<details{unfolded}>\n<summary>{verdict}</summary>\n\n{table}\n\n</details>")
+    return "\n\n".join(parts)
+
+
+def _by_verdict() -> dict[str, list[Claim]]:
+    verdicts = ("fails", "holds under", "holds")
+    return {verdict: [entry for entry in LEDGER if entry.verdict == verdict] for verdict in verdicts}
+
+
+def _escaped(text: str) -> str:
+    """Formulas in plain text, safe from Markdown's own signs."""
+    return re.sub(r"([|_*<\\])", r"\\\1", text)
 
 
 def with_ledger(text: str) -> str:

@@ -60,7 +60,7 @@ from sympy import (
     sqrt,
 )
 
-from derivations.decide import at_most, below, equal_sums
+from derivations.decide import below, equal_sums
 from derivations.notation import W_V, T, a, b, delta, i, j, l, over, p, r
 from derivations.steps import Step, step
 from derivations.summation import RowStochastic
@@ -918,13 +918,13 @@ def orthogonal_part_of_the_sink() -> Step:
 
 @step("B4.value-side")
 def distance_of_the_sink_from_the_span() -> Step:
-    r"""$\|y\|^2 = y \cdot x_0 = z^2 + \frac{t^2}{1 + n t^2}$"""
+    r"""$\|y\|^2 = z^2 + \frac{t^2}{1 + n t^2}$"""
     return Step(
-        dot(across, across) + dot(across, sink),
-        2 * (z**2 + t**2 / (1 + n * t**2)),
+        dot(across, across),
+        z**2 + t**2 / (1 + n * t**2),
         because="y is orthogonal to the span",
         decide=equal_sums(),
-        near_misses={"||x_0||": 2 * (z**2 + t**2)},
+        near_misses={"||x_0||": z**2 + t**2},
     )
 
 
@@ -987,16 +987,14 @@ def equal_margins() -> Step:
 
 @step("B4.leakage")
 def necessary_margin() -> Step:
-    r"""gaps $\log 2$, $\log 4$: leak $\frac37$, and $\log\frac{1-e}{e} = \log\frac43 < \log 2$, the least gap"""
-    odds = exp(-log(2)) + exp(-log(4))
-    leak = odds / (1 + odds)
+    r"""$\frac{e}{1-e} - e^{-g_i} = \sum_{j \ne i} e^{-g_j} > 0$ for every key $i$, the one of the least gap too"""
+    others = over(j, (1 - delta(j, i)) * exp(-g[j]))
     return Step(
-        log((1 - leak) / leak),
-        log(2),
-        because="the largest of the positive terms is at most their sum",
-        decide=at_most,
-        relation="<=",
-        near_misses={"log(n(1-e)/e) is not necessary": log((1 - leak) / leak) - log(2)},
+        leak_odds() - exp(-g[i]),
+        others,
+        because="one of positive terms is at most their sum",
+        decide=equal_sums(),
+        near_misses={"n times the term is at most the sum": others - (n - 1) * exp(-g[i])},
     )
 
 
@@ -1004,8 +1002,10 @@ def necessary_margin() -> Step:
 # Equal margins are also the cheapest way to a small leak, for patterns whose price comes from the **mean** margin.
 # Let $\bar g$ be the mean gap of a row. Then $\sum_j e^{-g_j} \ge n e^{-\bar g}$, so a leak of at most $e$ needs
 # $\bar g \ge \log\frac{n(1-e)}{e}$. The sink's lower bound above used nothing but the mean of all margins. So in the
-# family a sink of leak at most $e$ costs exactly $\frac1G \log\frac{n(1-e)}{e}$, in every norm; in the same way a
-# diagonal without $x_0$ costs $\log\frac{(n-1)(1-e)}{e}$ times its price at margin 1.
+# family a sink of leak **at most** $e$ costs exactly $\frac1G \log\frac{n(1-e)}{e}$, in every norm, as long as that is
+# positive; in the same way a diagonal without $x_0$ costs $\log\frac{(n-1)(1-e)}{e}$ times its price at margin 1. Where
+# the logarithm is not positive the price is 0: with $B = 0$ all scores are equal, and $n$ other keys get
+# $\frac{n}{n+1} \le e$ of the weight by themselves.
 
 
 # %%

@@ -12,6 +12,8 @@ Verdict = Literal["holds", "holds under", "fails"]
 P1 = "P1 (arXiv 2602.10956)"
 P2 = "P2 (arXiv 2605.08453)"
 OURS = "ours"
+TEMPTING = "tempting"
+"""Nobody's claim, but a step that a reader may take in passing, and that is wrong."""
 
 
 @dataclass(frozen=True)
@@ -20,12 +22,14 @@ class Claim:
 
     Attributes:
         id: part and number of the claim, then the statement's own name: ``A2.compact``.
-        source: who says it; "ours" where the statement is this project's.
-        says: the claim as the source's abstract, repository or published summaries put it.
+        source: who prompted it; "ours" where the statement is this project's, "tempting" where it is a likely mistake.
+        says: the claim as the source's abstract, repository or published summaries put it (the papers' full texts
+            were not at hand); empty where the statement is not theirs.
         statement: our precise form of it.
         assumptions: what the statement needs, in words; empty where it needs nothing.
         verdict: "holds", "holds under" (the assumptions) or "fails".
-        evidence: the strongest kind of evidence the checks give.
+        evidence: the strongest kind of evidence the checks give. "symbolic": every identity that the argument needs is
+            decided for every size; the words that join them are the note's.
     """
 
     id: str
@@ -50,7 +54,7 @@ PART_A = (
         "key part and a query part; the query part and the residual live on i = j only.",
         "J_ij = r d_ij I + a_ij W_V + a_ij (v_j - o_i) u_i^T + d_ij c Cov_i(v, k) W_Q, summed over heads with W_O.",
         "scores' bias does not depend on X; every row sees a key",
-        "holds",
+        "holds under",
         "symbolic, every T, d, d_k, d_v",
     ),
     Claim(
@@ -78,7 +82,7 @@ PART_A = (
         "",
         "Cov_i = (1 - a_ii) Cov'_i + a_ii (1 - a_ii)(v_i - o'_i)(k_i - kbar'_i)^T, primes without the row's own key.",
         "a_ii < 1",
-        "holds",
+        "holds under",
         "symbolic, every T, d_k, d_v",
     ),
     Claim(
@@ -115,7 +119,7 @@ PART_A = (
         "Hence the mean off-diagonal block is O(1/T).",
         "The mean of ||J_ij|| over j != i is at most [(1 - a_ii)||W_V|| + sqrt(1 - a_ii) sigma_i(v) ||u_i||]/(T - 1).",
         "T >= 2",
-        "holds",
+        "holds under",
         "symbolic, every T",
     ),
     Claim(
@@ -142,7 +146,7 @@ PART_A = (
         "A2.compact",
         P1,
         "The diagonal block is at most 1 + a_ii (||W_V|| + (C_K + C_Q)/sqrt(d_k)).",
-        "The compact form with a_ii in front of the query term bounds ||J_ii||.",
+        "||J_ii|| <= 1 + a_ii (||W_V|| + (C_K + C_Q)/sqrt(d_k)), with a_ii in front of the query term C_Q too.",
         "",
         "fails",
         "exact certificate: T = 3, d = 1, whatever the constants; T = 2 only with constants below the diameters",
@@ -222,7 +226,7 @@ PART_A = (
         "A penalty on the diagonal score lowers the attention on the diagonal.",
         "logit(a'_ii) = logit(a_ii) + b, a'_ij = a_ij (1 - a'_ii)/(1 - a_ii); the mask is the limit b -> -inf.",
         "0 < a_ii < 1",
-        "holds",
+        "holds under",
         "symbolic, every T",
     ),
     Claim(
@@ -232,7 +236,7 @@ PART_A = (
         "E a'_ii = (1-p) a_ii, E a'_ij = (1-p) a_ij + p a_ij/(1 - a_ii), rows always sum to 1, E J' = (1-p) "
         "J + p J^mask.",
         "a_ii < 1",
-        "holds",
+        "holds under",
         "symbolic, every T",
     ),
     Claim(
@@ -364,7 +368,7 @@ PART_A = (
     ),
     Claim(
         "A7.rounding",
-        OURS,
+        TEMPTING,
         "",
         "The three printed decimals decide every verdict.",
         "",
@@ -397,7 +401,7 @@ PART_B = (
     ),
     Claim(
         "B1.without-own",
-        OURS,
+        TEMPTING,
         "",
         "The two conditions stay necessary where no query has to prefer the sink to its own key.",
         "",
@@ -434,7 +438,7 @@ PART_B = (
     ),
     Claim(
         "B1.similarity-gain",
-        OURS,
+        TEMPTING,
         "",
         "B = beta I with beta > 0 never makes a sink after RMSNorm, whatever its gain.",
         "",
@@ -465,7 +469,7 @@ PART_B = (
     ),
     Claim(
         "B2.partial",
-        OURS,
+        TEMPTING,
         "",
         "m/(g_q g_k) is the price under the causal mask too, and without the own key.",
         "",
@@ -513,7 +517,7 @@ PART_B = (
     ),
     Claim(
         "B3.loose",
-        OURS,
+        TEMPTING,
         "",
         "The three bounds are the price for all tokens.",
         "",
@@ -619,9 +623,9 @@ PART_B = (
         "",
         "A row of leak e = 1 - a_i0 over n other keys has its least margin between log((1-e)/e) and log(n(1-e)/e): the "
         "lower is necessary, the upper is enough, and equal margins attain it. The mean margin is at least the upper, "
-        "so in the family a sink of leak e costs log(n(1-e)/e)/G in every norm.",
+        "so in the family a sink of leak at most e costs max(0, log(n(1-e)/e))/G in every norm.",
         "0 < e < 1",
-        "holds",
+        "holds under",
         "symbolic, every n",
     ),
     Claim(
@@ -642,7 +646,7 @@ PART_B = (
         "The output is identically 0 if and only if the row attends to a sink of value 0.",
         "nu_i (1 - a_i0) <= ||o_i|| <= max_j ||v_j|| (1 - a_i0), nu_i = dist(0, conv{v_j : j >= 1 seen by i}).",
         "v_0 = 0; else o_i less the sink's own a_i0 v_0",
-        "holds",
+        "holds under",
         "symbolic, every T, d_v",
     ),
     Claim(
@@ -661,7 +665,7 @@ PART_B = (
         "A causal head with finite scores is silent (o_i = 0 for all i) only if every value is 0: a sink is silent "
         "in the limit alone, and the claim is about eps-silence.",
         "causal, finite scores",
-        "holds",
+        "holds under",
         "symbolic: the step of the induction for every T, written out for T = 4",
     ),
     Claim(
@@ -719,7 +723,7 @@ PART_B = (
         "With leak l_i = 1 - a_i0 - a_ii and g_i = a_ii/(a_ii + a_i0): ||o_i - g_i v_i|| <= l_i (1 + g_i) "
         "max_{j >= 1} ||v_j||.",
         "v_0 = 0",
-        "holds",
+        "holds under",
         "symbolic, every T",
     ),
     Claim(

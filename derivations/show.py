@@ -73,6 +73,9 @@ def show_note(note: str, out: TextIO | None = None) -> int:
         ValueError: there is no note of that name.
     """
     out = out or sys.stdout
+    for entry in claims_of(note):
+        said = f' {entry.source} says: "{entry.says}"' if entry.says else ""
+        print(f"{entry.id}: {entry.verdict}.{said}", file=out)
     steps = standing = 0
     for cell in cells(note):
         if cell.kind == "markdown":
@@ -116,6 +119,7 @@ details summary {{ cursor: pointer; color: #555; font-size: 14px; }}
 .because, .miss {{ font-size: 14px; color: #444; }}
 table {{ border-collapse: collapse; font-size: 15px; }}
 td, th {{ border-bottom: 1px solid #ddd; padding: .35rem .6rem; text-align: left; vertical-align: top; }}
+td p {{ margin: .2rem 0; }}
 </style>
 </head>
 <body>
@@ -148,9 +152,11 @@ def render_index(pages: dict[str, tuple[Claim, ...]]) -> str:
     for note, claims in pages.items():
         for number, entry in enumerate(claims):
             link = f'<a href="{note}.html">{note}</a>' if number == 0 else ""
+            said = f"<p><em>{html.escape(entry.source)}:</em> {html.escape(entry.says)}</p>" if entry.says else ""
+            under = f"<p><em>under:</em> {html.escape(entry.assumptions)}</p>" if entry.assumptions else ""
             rows.append(
                 f"<tr><td>{link}</td><td>{entry.id}</td><td>{html.escape(entry.verdict)}</td>"
-                f"<td>{html.escape(entry.statement)}</td></tr>"
+                f"<td>{said}<p>{html.escape(entry.statement)}</p>{under}</td></tr>"
             )
     table = "<table><tr><th>note</th><th>claim</th><th>verdict</th><th>statement</th></tr>" + "".join(rows) + "</table>"
     return PAGE.format(title="sinkproof: the notes", body=f"<h1>The notes</h1>{table}")

@@ -13,7 +13,7 @@ EXAMPLES = """\
 examples:
   python -m paper_figures
       every figure into figures/
-  python -m paper_figures --quick --out /tmp/look
+  python -m paper_figures --quick --out look
       every figure from fewer draws, in under a minute
   python -m paper_figures sensitivity_maps --data los_speed.csv
       one figure, with a row of real METR-LA windows
@@ -31,7 +31,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="paper_figures",
+        prog="python -m paper_figures",
         description="Draw the figures: PNG, PDF and the CSV of every number drawn, with a manifest.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -39,7 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("names", nargs="*", metavar="NAME", help="figures to draw; all by default")
     parser.add_argument("--out", type=Path, default=Path("figures"), metavar="DIR", help="folder to write (figures)")
     parser.add_argument("--quick", action="store_true", help="fewer draws and smaller sizes")
-    parser.add_argument("--data", type=Path, metavar="PATH", help="METR-LA speeds, CSV: one column a sensor")
+    parser.add_argument("--data", type=Path, metavar="PATH", help="METR-LA or PEMS-BAY speeds: .csv, .h5 or .npz")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of everything random (0)")
     return parser
 

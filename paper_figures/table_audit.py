@@ -8,6 +8,7 @@ and the divisor of the printed sds (ddof 1 or 0). Full: for every table that pri
 a dot: for none.
 """
 
+import math
 from collections.abc import Mapping
 from typing import get_args
 
@@ -64,9 +65,10 @@ def finding(tables: Mapping[str, Table]) -> str:
     """The largest improvement, and how many cells are significant under the choices."""
     changes, choices = tables["changes"], tables["choices"]
     best = int(np.argmin(changes["value"]))
+    most = math.ceil(-100 * changes["lower"].min()) / 100  # a bound is rounded up
     return (
         f"the largest improvement is {-changes['value'][best]:.2f} % ({changes['variant'][best]}, "
-        f"{changes['metric'][best]}), at most {-changes['lower'].min():.2f} % with the rounding; significant at 5 %: "
+        f"{changes['metric'][best]}), at most {most:.2f} % with the rounding; significant at 5 %: "
         f"{_count(choices, 'none', 1, 'always')} of {len(changes['value'])} cells without a correction (ddof 1 and 0), "
         f"{_count(choices, 'variant', 1, 'some')} that hang on the rounding with Holm over the variant's nine (ddof 1; "
         f"{_count(choices, 'variant', 0, 'some')} with ddof 0), {_count(choices, 'all', 1, 'some')} over all 27"

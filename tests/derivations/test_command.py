@@ -1,5 +1,7 @@
 """``python -m derivations``: the table, one note, the pages, and what bad input says."""
 
+import html
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -81,5 +83,19 @@ def test_table_is_written_between_its_marks(tmp_path, capsys):
     assert "needs the marks" in capsys.readouterr().err
 
 
-def test_table_has_one_row_a_claim():
-    assert len(markdown_table().splitlines()) == len(LEDGER) + 2
+def test_table_has_one_row_a_claim_under_its_verdict():
+    sections = markdown_table().split("<summary>")[1:]
+    assert [section.split("<")[0] for section in sections] == ["fails", "holds under", "holds"]
+    for section in sections:
+        verdict = section.split("<")[0]
+        listed = re.findall(r"^\| ([AB]\d\S*) \|", section, flags=re.MULTILINE)
+        assert listed == [entry.id for entry in LEDGER if entry.verdict == verdict]
+
+
+def test_table_shows_every_statement_as_it_is_written():
+    from markdown_it import MarkdownIt
+
+    page = MarkdownIt("commonmark").enable("table").render(markdown_table())
+    text = html.unescape(re.sub(r"<[^>]*>", "", page))
+    for entry in LEDGER:
+        assert entry.statement in text, entry.id

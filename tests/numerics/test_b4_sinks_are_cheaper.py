@@ -85,8 +85,7 @@ def test_a_single_token_is_outside_the_statement():
     token, sink = np.array([[1.0, 0.0, 1.0]]), np.array([1.0, 2.0, 0.0])
     mirrored = numerics.diagonal_price(token, sink=sink, norm="spectral").value
     agree(mirrored, numerics.sink_price(token, sink).value, tolerance="program")
-    with pytest.raises(AssertionError):
-        agree(mirrored, 1.0, tolerance="program")
+    refuted(lambda price: agree(price, 1.0, tolerance="program"), st.just(mirrored))
     with pytest.raises(ValueError, match="n must be at least 2, got 1"):
         SinkFamily(1)
 
@@ -301,7 +300,7 @@ def least_value(objective, constraints=()) -> float:
 
 @claim("B4.leakage", "property")
 @settings(max_examples=6)
-@given(families(max_tokens=3), st.floats(0.001, 0.5), st.sampled_from(["sink", "diagonal"]))
+@given(families(max_tokens=3), st.floats(0.001, 0.95), st.sampled_from(["sink", "diagonal"]))
 def test_price_of_a_leak_is_a_convex_program(family, leak, pattern):
     """Least nuclear norm with every row's leak at most e, solved with the exponential cone."""
     tokens, sink = family.tokens, family.sink
