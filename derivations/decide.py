@@ -22,6 +22,7 @@ from mpmath import iv
 from mpmath.libmp import ComplexResult
 from sympy import (
     Add,
+    Derivative,
     Dummy,
     Expr,
     Float,
@@ -29,6 +30,7 @@ from sympy import (
     MatrixBase,
     Rational,
     S,
+    Subs,
     Sum,
     Symbol,
     exp,
@@ -38,6 +40,7 @@ from sympy import (
     sympify,
     together,
 )
+from sympy.concrete.expr_with_limits import ExprWithLimits
 from sympy.core.function import AppliedUndef, expand_mul
 from sympy.tensor.indexed import Indexed
 
@@ -172,10 +175,12 @@ def _values_for(expr: Expr, seed: int) -> dict[Expr, Expr] | None:
     """Exact values that obey the assumptions on every symbol, entry y[i] and function value f(y) of an expression.
 
     What is equal at the point gets one value: y[i] and y[j] where i = j, f((y + 1)**2) and f(y**2 + 2 y + 1). None
-    where an argument has no exact value, as under a sum or a derivative, or where no value that was tried obeys.
+    where an argument has no exact value, or where no value that was tried obeys.
     """
     stream = rationals(seed + 1)
-    named = {node: node.indices if isinstance(node, Indexed) else node.args for node in expr.atoms(Indexed, AppliedUndef)}
+    named = {
+        node: node.indices if isinstance(node, Indexed) else node.args for node in expr.atoms(Indexed, AppliedUndef)
+    }
     # Labels of IndexedBase are symbols too, and may share the name of one that needs a value.
     bare = expr.xreplace({node: Dummy(f"{node}") for node in named})
     inside = (argument.free_symbols for arguments in named.values() for argument in arguments)
@@ -214,8 +219,8 @@ def _draw(node: Expr, stream: Iterator[Rational]) -> Expr | None:
 
 
 def _nonzero_at(expr: Expr, seed: int) -> bool:
-    # Under a sum of symbolic length an index has a range, which a point chosen here would not keep to.
-    values = None if expr.has(Sum) else _values_for(expr, seed)
+    # A bound variable (of a sum, an integral, a derivative) has a range or a meaning that one value would not keep.
+    values = None if expr.has(ExprWithLimits, Derivative, Subs) else _values_for(expr, seed)
     if values is None:
         return False
     value = expr.xreplace(values)

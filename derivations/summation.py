@@ -24,6 +24,7 @@ from sympy import (
     Add,
     Dummy,
     Expr,
+    I,
     IndexedBase,
     Integer,
     KroneckerDelta,
@@ -46,7 +47,8 @@ from derivations.notation import INDEX_SIZE
 class Term:
     """``coefficient * sum over the bound indices of the product of factor**power``.
 
-    ``bound`` maps each summation index to the number of values it takes, counted from 0.
+    ``bound`` maps each summation index to the number of values it takes, counted from 0. Powers are numbers: what has
+    an index in its exponent is a factor of its own.
     """
 
     factors: tuple[tuple[Expr, Expr], ...]
@@ -84,7 +86,7 @@ class RowStochastic:
             if len(touching) != 1:
                 continue
             ((factor, power),) = touching
-            is_row = isinstance(factor, Indexed) and factor.base == self.weights
+            is_row = isinstance(factor, Indexed) and factor.base == self.weights and factor.rank == 2
             if is_row and power == 1 and factor.indices[-1] == index and not factor.indices[0].has(index):
                 rest = tuple(pair for pair in term.factors if pair != (factor, power))
                 return Term(rest, tuple(pair for pair in term.bound if pair[0] != index))
@@ -136,8 +138,10 @@ class InnerProduct:
     def rewrite(self, term: Term) -> Term | None:
         for index, size in term.bound:
             touching = [pair for pair in term.factors if pair[0].has(index)]
-            vectors = [factor for factor, power in touching for _ in range(int(power) if power.is_Integer else 0)]
-            if size != self.size or len(vectors) != 2 or not all(isinstance(v, Indexed) for v in vectors):
+            if size != self.size or not all(isinstance(f, Indexed) and e in (1, 2) for f, e in touching):
+                continue
+            vectors = [factor for factor, power in touching for _ in range(int(power))]
+            if len(vectors) != 2:
                 continue
             if any(v.indices[-1] != index or any(k.has(index) for k in v.indices[:-1]) for v in vectors):
                 continue
@@ -192,7 +196,7 @@ def _bind_apart(expr: Expr) -> Expr:
     if not isinstance(rebuilt, Sum):
         return rebuilt
     fresh = {index: Dummy(index.name, integer=True, nonnegative=True) for index, *_ in rebuilt.limits}
-    limits = [(fresh[index], lower, upper) for index, lower, upper in rebuilt.limits]
+    limits = [(fresh[index], lower, upper.xreplace(fresh)) for index, lower, upper in rebuilt.limits]
     return Sum(rebuilt.function.xreplace(fresh), *limits)
 
 
@@ -218,9 +222,9 @@ def _terms(expr: Expr) -> Iterator[Term]:
         yield from _sum_terms(expr)
     elif isinstance(expr, exp):
         yield Term(tuple(_exponential_factors(expr.args[0])))
-    elif isinstance(expr, Pow) and isinstance(expr.base, exp):
+    elif isinstance(expr, Pow) and isinstance(expr.base, exp) and not expr.base.has(I):
         yield Term(tuple(_exponential_factors(expr.base.args[0] * expr.exp)))
-    elif isinstance(expr, Pow):
+    elif isinstance(expr, Pow) and expr.exp.is_Number and not isinstance(expr.base, KroneckerDelta):
         yield Term(((_bind_apart(expr.base), expr.exp),))
     else:
         yield Term(((_bind_apart(expr), S.One),))
@@ -231,6 +235,8 @@ def _sum_terms(expr: Sum) -> Iterator[Term]:
     for index, lower, upper in expr.limits:
         if lower != 0:
             raise ValueError(f"sums run from 0, this one from {lower}: {expr}")
+        if upper.has(Dummy, *(other for other, *_ in expr.limits)):
+            raise ValueError(f"a sum's length may not depend on another sum's index: {expr}")
         fresh = Dummy(index.name, integer=True, nonnegative=True)
         renamed = renamed.xreplace({index: fresh})
         bound.append((fresh, upper + 1))
@@ -248,7 +254,7 @@ def _exponential_factors(exponent: Expr) -> Iterator[tuple[Expr, Expr]]:
 def _simplify(term: Term, rules: tuple[Rule, ...]) -> Iterator[Term]:
     """Contract deltas, apply the rules, drop idle indices, until nothing changes."""
     while True:
-        if any(factor == 0 for factor, _ in term.factors):
+        if any(factor == 0 and power.is_positive for factor, power in term.factors):
             return
         changed = _contract(term) or _drop_idle(term)
         if changed is None:
@@ -345,9 +351,11 @@ def _normal_atom(factor: Expr, rules: tuple[Rule, ...]) -> Expr:
     """Atoms that hide sums (the base of 1/Z, the exponent of exp) get their own normal form inside."""
     if isinstance(factor, exp):
         return exp(as_expression(normal_form(factor.args[0], rules)))
-    if factor.has(Sum):
+    if not factor.has(Sum):
+        return factor
+    if isinstance(factor, Add | Mul | Sum) or (isinstance(factor, Pow) and factor.exp.is_Number):
         return as_expression(normal_form(factor, rules))
-    return factor
+    return factor.func(*(_normal_atom(argument, rules) for argument in factor.args))
 
 
 def explicit(expr: Expr, sizes: Mapping[Symbol, int]) -> Expr:

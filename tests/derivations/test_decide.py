@@ -1,11 +1,32 @@
 """The decision procedures themselves: they say True, False and None where they should."""
 
 import pytest
-from sympy import E, Float, Function, Integer, Matrix, Rational, S, Symbol, exp, sqrt, symbols
+from sympy import (
+    Derivative,
+    E,
+    Float,
+    Function,
+    IndexedBase,
+    Integer,
+    Matrix,
+    Rational,
+    S,
+    Symbol,
+    cos,
+    exp,
+    pi,
+    sqrt,
+    symbols,
+)
 
 from derivations.decide import at_most, below, contains_float, equal, is_zero_rational
+from derivations.notation import delta, i, j, l, m, over
 
 y, z = symbols("y z")
+f, v = Function("f"), IndexedBase("v")
+negative, odd = Symbol("w", negative=True), Symbol("k", odd=True)
+always_zero = (z + 1) ** 2 - z**2 - 2 * z - 1
+always_zero_too = exp(y * (z + 1)) - exp(y * z + y)
 
 
 @pytest.mark.parametrize(
@@ -33,12 +54,51 @@ def test_equal_is_proven(left, right):
         (Rational(1, 3), Rational(33333333, 100000000)),
         (Matrix([1, 2]), Matrix([1, 3])),
         (Matrix([1, 2]), Matrix([[1, 2]])),
+        (Matrix([1]), Integer(1)),
+        (v[i], v[j]),
+        (over(l, v[l]), 2 * over(m, v[m])),
         (S.true, S.false),
         (Function("f")(y), Function("f")(z)),
     ],
 )
 def test_a_wrong_identity_is_refuted(left, right):
     assert equal(left, right) is False
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (delta(i, j) * v[i], delta(i, j) * v[j]),
+        (over(l, v[l]), over(m, v[m])),
+        (over(l, delta(l, j)), 1),
+        (v[i * (i + 1)], v[i**2 + i]),
+        (f((y + 1) ** 2), f(y**2 + 2 * y + 1)),
+        (f(exp(y) * exp(-y) * z), f(z)),
+        (Derivative(f(2 * y), y).doit(), Derivative(f(2 * y), y)),
+        (sqrt(4 * negative**2 - 4 * negative + 1), 1 - 2 * negative),
+        (cos(pi * (odd + 2)), -cos(pi * (odd + 1))),
+    ],
+)
+def test_what_holds_is_never_refuted(left, right):
+    """At a point, what is equal must have one value, and every value must obey its symbol's assumptions."""
+    assert equal(left, right) is not False
+    assert equal(left, right + 1) is not True
+
+
+@pytest.mark.parametrize("denominator", [always_zero, always_zero_too])
+def test_a_denominator_that_vanishes_proves_nothing(denominator):
+    zero = (y + 1) ** 2 - y**2 - 2 * y - 1
+    assert equal(zero, 0) is True
+    assert equal(zero / denominator, 0) is None
+    assert equal(1 / denominator, 2 / denominator) is None
+
+
+@pytest.mark.parametrize("side", [S.NaN, S.ComplexInfinity])
+def test_what_is_no_number_is_not_decided(side):
+    assert equal(side, side) is None
+    assert equal(side, 1) is None
+    with pytest.raises(TypeError, match="no interval rule for"):
+        at_most(side, 1)
 
 
 def test_what_needs_other_algebra_is_undecided_not_wrong():
@@ -59,6 +119,13 @@ def test_comparison_resolves_what_double_precision_cannot():
     tiny = exp(Integer(-90))
     assert below(1, 1 + tiny) is True
     assert at_most(1 + tiny, 1) is False
+
+
+def test_a_root_of_zero_is_enclosed_or_undecided():
+    hidden_zero = (E + exp(2)) ** 2 - exp(2) - 2 * exp(3) - exp(4)
+    assert at_most(sqrt(hidden_zero), -1) is not True
+    assert below(sqrt((1 + sqrt(2)) ** 2 - 3 - 2 * sqrt(2)), 1) is not False
+    assert at_most(sqrt(1 - E), 1) is None
 
 
 def test_unknown_functions_are_named():

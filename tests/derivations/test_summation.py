@@ -5,13 +5,14 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sympy import IndexedBase, Integer, Rational, Sum, exp
+from sympy import IndexedBase, Integer, Rational, Sum, Symbol, exp, log
 
 from derivations.decide import equal_sums, is_zero_rational
 from derivations.notation import INDEX_SIZE, T, a, d, d_k, d_v, delta, i, j, l, m, n, over, p, r, s, t, x
 from derivations.summation import Distribution, InnerProduct, RowStochastic, as_expression, explicit, normal_form
 
 y, z = IndexedBase("y"), IndexedBase("z")
+w = Symbol("w", positive=True)
 same = equal_sums()
 stochastic = equal_sums(RowStochastic(a, T, T))
 
@@ -83,6 +84,47 @@ def test_an_index_without_a_size_is_refused():
 def test_sums_must_start_at_zero():
     with pytest.raises(ValueError, match="sums run from 0"):
         normal_form(Sum(y[l], (l, 1, T)))
+
+
+@pytest.mark.parametrize(
+    "triangle",
+    [
+        Sum(y[m], (m, 0, l), (l, 0, T - 1)),
+        Sum(Sum(y[m], (m, 0, l)), (l, 0, T - 1)),
+        1 / Sum(y[m], (m, 0, l), (l, 0, T - 1)),
+    ],
+)
+def test_a_sum_over_a_triangle_is_refused(triangle):
+    with pytest.raises(ValueError, match="may not depend on another sum's index"):
+        normal_form(triangle)
+
+
+def test_an_index_in_an_exponent_is_an_index():
+    mean = over(l, w**l) / T
+    assert same(over(l, delta(l, j) * w**l), mean) is False
+    assert same(over(l, delta(l, j) * w**l), w**j) is True
+    assert same(over(l, w**l), over(m, w**m)) is True
+    # One sum on one side, so that both terms share their index.
+    assert stochastic(over(l, a[i, l] * w**l - w**l / T), 0) is False
+
+
+def test_the_rules_apply_to_nothing_else():
+    orthogonal = equal_sums(InnerProduct(y, z, d, lambda: Integer(0), lambda: {y[0]: 1, y[1]: 1, z[0]: 1, z[1]: -1}))
+    assert orthogonal(over(p, y[p] * z[p]), 0) is True
+    assert orthogonal(over(p, y[p] * z[p] / x[i, p]), 0) is False
+    assert orthogonal(over(p, y[p] * z[p] * x[i, p] ** Rational(1, 2)), 0) is not True
+    assert stochastic(over(l, a[i, l, l]), 1) is False
+
+
+def test_division_by_zero_is_no_identity():
+    assert same(over(l, y[l] / delta(l, j)), y[j]) is not True
+    assert same(over(l, delta(l, j) / (y[l] - y[j])), 0) is not True
+
+
+def test_sums_inside_functions_are_compared():
+    for outer in (log, lambda value: w**value):
+        assert same(outer(over(l, y[l])), outer(over(m, y[m]))) is True
+        assert same(outer(over(l, y[l])), outer(over(m, z[m]))) is False
 
 
 token = st.sampled_from([i, j, l, m])
