@@ -19,6 +19,8 @@ settings.register_profile(
 settings.load_profile("sinkproof")
 torch.set_num_threads(1)
 
+EMPTY = {"property": "decided", "near-miss": "refuted"}
+
 
 @pytest.fixture(autouse=True)
 def double_precision():
@@ -46,13 +48,24 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
-    SESSION.current = tuple(mark.args for mark in item.iter_markers("claim"))
-    SESSION.decided_here = 0
-    result = yield
-    if SESSION.current and SESSION.decided_here == 0:
-        pytest.fail(f"vacuous: marked as evidence for {SESSION.current} but decided nothing")
-    SESSION.current = ()
-    return result
+    SESSION.start(tuple(mark.args for mark in item.iter_markers("claim")))
+    try:
+        result = yield
+        for id, kind in SESSION.current:
+            if SESSION.decided_here[kind] == 0:
+                pytest.fail(f"vacuous: marked as {kind} for {id} but {EMPTY[kind]} nothing")
+        return result
+    finally:
+        SESSION.start(())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    report = yield
+    if item.get_closest_marker("claim") and (report.skipped or hasattr(report, "wasxfail")):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid}: evidence may not be skipped or expected to fail"
+    return report
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -5,8 +5,9 @@
     def test_key_bound(layer):
         at_most(left, right)
 
-The checks below count what they decide. A test marked with a claim that decides nothing fails: it was vacuous.
-A claim that the ledger does not know stops the run.
+The checks below count what they decide. A property that decides nothing fails, and so does a near-miss that refutes
+nothing: it was vacuous. So does a marked test that is skipped or expected to fail. A claim that the ledger does not
+know stops the run.
 """
 
 import math
@@ -51,17 +52,29 @@ class Session:
 
     tallies: dict[tuple[str, str], Tally] = field(default_factory=lambda: defaultdict(Tally))
     current: tuple[tuple[str, str], ...] = ()
-    decided_here: int = 0
+    decided_here: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
+    searching: bool = False
+    """True while a near-miss is looked for: what passes on the way is no evidence."""
 
-    def decided(self, tightness: float = 0.0) -> None:
-        self.decided_here += 1
+    def start(self, claims: tuple[tuple[str, str], ...]) -> None:
+        self.current, self.decided_here, self.searching = claims, dict.fromkeys(KINDS, 0), False
+
+    def decided(self, kind: str = "property", tightness: float = 0.0) -> None:
+        if self.searching:
+            return
+        self.decided_here[kind] += 1
         for key in self.current:
-            tally = self.tallies[key]
-            tally.decided += 1
-            tally.tightest = max(tally.tightest, tightness)
+            if key[1] == kind:
+                tally = self.tallies[key]
+                tally.decided += 1
+                tally.tightest = max(tally.tightest, tightness)
 
 
 SESSION = Session()
+
+
+class DisagreementError(AssertionError):
+    """Two sides that can be compared, and do not agree: what alone refutes a near-miss."""
 
 
 def claim(id: str, kind: str):
@@ -79,6 +92,8 @@ def agree(actual: Value, expected: Value, *, tolerance: str = "exact", scale: fl
     terms that cancel is only as exact as its terms).
     """
     actual, expected = torch.as_tensor(actual).detach(), torch.as_tensor(expected).detach()
+    assert actual.numel(), "nothing to compare"
+    assert torch.isfinite(torch.as_tensor(scale)).all(), "the scale is not finite"
     assert actual.shape == expected.shape, f"shapes {tuple(actual.shape)} and {tuple(expected.shape)}"
     assert torch.isfinite(actual).all(), "the left side is not finite"
     assert torch.isfinite(expected).all(), "the right side is not finite"
@@ -87,41 +102,50 @@ def agree(actual: Value, expected: Value, *, tolerance: str = "exact", scale: fl
         float(actual.abs().max()), float(expected.abs().max()), float(scale)
     )
     error = float((actual.to(dtype) - expected.to(dtype)).abs().max())
-    assert error <= allowed, f"differ by {error:.3e}, allowed {allowed:.3e}"
+    if not error <= allowed:
+        raise DisagreementError(f"differ by {error:.3e}, allowed {allowed:.3e}")
     SESSION.decided()
 
 
 def at_most(left: Value, right: Value, *, scale: float | Tensor = 0.0) -> None:
     """``left <= right`` everywhere, both sides finite; records how tight the bound was."""
     left, right = torch.as_tensor(left).detach(), torch.as_tensor(right).detach()
+    assert left.numel(), "nothing to compare"
+    assert right.numel(), "nothing to compare"
+    assert torch.isfinite(torch.as_tensor(scale)).all(), "the scale is not finite"
     assert torch.isfinite(left).all(), "the left side is not finite"
     assert torch.isfinite(right).all(), "the right side is not finite"
     slack = RELATIVE_TOLERANCE[torch.promote_types(left.dtype, right.dtype)]["bound"]
     room = slack * torch.maximum(right.abs(), torch.as_tensor(scale, dtype=right.dtype))
-    worst = float((left - right - room).max())
-    assert bool((left <= right + room).all()), f"exceeds the bound by {worst:.3e}"
+    if not bool((left <= right + room).all()):
+        raise DisagreementError(f"exceeds the bound by {float((left - right - room).max()):.3e}")
     # Against the room too: rounding on both sides of a bound that is zero is not a ratio.
     positive = right + room > 0
     ratio = float((left / (right + room))[positive].max()) if bool(positive.any()) else 0.0
-    SESSION.decided(ratio if math.isfinite(ratio) else 0.0)
+    SESSION.decided(tightness=ratio if math.isfinite(ratio) else 0.0)
 
 
 def same_answer(one: bool, other: bool) -> None:
     """Two yes-or-no answers agree."""
-    assert one == other, f"one side says {one}, the other {other}"
+    if one != other:
+        raise DisagreementError(f"one side says {one}, the other {other}")
     SESSION.decided()
 
 
 def refuted(check: Callable[[Any], None], examples, *, tries: int = 300) -> None:
-    """The near-miss must fail: among the strategy's examples there is one at which the check says no."""
+    """The near-miss must fail: among the strategy's examples there is one at which the check says no.
+
+    A NaN, two shapes or any other failed assertion is not a no: it is an error of the test.
+    """
 
     def says_no(example) -> bool:
         try:
             check(example)
-        except AssertionError:
+        except DisagreementError:
             return True
         return False
 
+    SESSION.searching = True
     try:
         find(
             examples,
@@ -137,4 +161,6 @@ def refuted(check: Callable[[Any], None], examples, *, tries: int = 300) -> None
         )
     except NoSuchExample:
         raise AssertionError("the near-miss passed every example: the check cannot tell it from the truth") from None
-    SESSION.decided()
+    finally:
+        SESSION.searching = False
+    SESSION.decided("near-miss")

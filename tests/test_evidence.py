@@ -1,6 +1,7 @@
 """The checks that decide claims must themselves be able to say no."""
 
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,21 @@ def test_every_entry_must_hold():
         agree(torch.tensor([1.0, 2.0]), torch.ones(2))
 
 
+@pytest.mark.parametrize("check", [agree, at_most])
+def test_nothing_is_no_evidence(check):
+    with pytest.raises(AssertionError, match="nothing to compare"):
+        check(torch.ones(0), torch.ones(0))
+
+
+@pytest.mark.parametrize("check", [agree, at_most])
+@pytest.mark.parametrize("scale", NOT_FINITE)
+def test_the_scale_must_be_finite(check, scale):
+    with pytest.raises(AssertionError, match="the scale is not finite"):
+        check(2.0, 1.0, scale=scale)
+    with pytest.raises(AssertionError, match="the scale is not finite"):
+        check(2.0, 1.0, scale=torch.tensor(scale))
+
+
 def test_one_shape_only():
     with pytest.raises(AssertionError, match="shapes"):
         agree(torch.ones(2, 1), torch.ones(2, 2))
@@ -70,6 +86,15 @@ def test_only_a_failed_check_refutes():
 
     with pytest.raises(ValueError, match="no such layer"):
         refuted(broken, st.floats(0, 1))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [lambda x: agree(x * math.nan, x), lambda x: at_most(math.inf, x), lambda x: agree(torch.ones(2) * x, x)],
+)
+def test_what_cannot_be_compared_refutes_nothing(wrong):
+    with pytest.raises(AssertionError, match=r"is not finite|shapes"):
+        refuted(wrong, st.floats(0, 1))
 
 
 def test_unknown_claims_and_kinds_are_refused():
@@ -90,8 +115,8 @@ def test_a_mark_that_bypasses_claim_stops_the_run(arguments):
 
 INNER_RUN = """
 from hypothesis import assume, given, strategies as st
-from tests.evidence import agree, claim
-import torch
+from tests.evidence import agree, claim, refuted
+import pytest, torch
 
 @claim("A1.jacobian", "property")
 def test_decides_nothing():
@@ -103,21 +128,61 @@ def test_whose_assumption_rarely_holds(x):
     if x > 2:
         agree(torch.ones(()), torch.ones(()))
 
+@claim("A1.jacobian", "near-miss")
+def test_refutes_nothing():
+    agree(torch.ones(()), torch.ones(()))
+
+@claim("A1.jacobian", "property")
+def test_refutes_only():
+    refuted(lambda x: agree(x, 1.0), st.floats(0, 1))
+
+@claim("A1.jacobian", "property")
+def test_skips():
+    pytest.skip("no time")
+
+@pytest.mark.skipif(True, reason="no time")
+@claim("A1.jacobian", "property")
+def test_is_skipped():
+    agree(torch.ones(()), torch.ones(()))
+
+@pytest.mark.xfail
+@claim("A1.jacobian", "property")
+def test_is_expected_to_fail():
+    agree(torch.ones(()), torch.zeros(()))
+
+@pytest.mark.xfail
+@claim("A1.jacobian", "property")
+def test_passes_unexpectedly():
+    agree(torch.ones(()), torch.ones(()))
+
+@claim("A1.jacobian", "property")
+@pytest.mark.parametrize("x", [])
+def test_has_no_parameters(x):
+    agree(x, x)
+
 @claim("A1.jacobian", "property")
 def test_decides():
     agree(torch.ones(()), torch.ones(()))
+
+@claim("A1.jacobian", "near-miss")
+def test_refutes():
+    refuted(lambda x: agree(x, 1.0), st.floats(0, 1))
+
+@pytest.mark.skip(reason="no time")
+def test_without_a_claim_may_be_skipped():
+    assert True
 
 def test_without_a_claim_may_decide_nothing():
     assert True
 """
 
 
-def test_a_vacuous_test_fails(tmp_path):
+def test_a_vacuous_or_skipped_test_fails(tmp_path):
     inner = tmp_path / "test_inner.py"
     inner.write_text(INNER_RUN)
     root = Path(__file__).parents[1]
     options = ["-q", "-c", str(root / "pyproject.toml"), "--rootdir", str(root), "-p", "tests.conftest"]
-    options += ["-p", "no:cacheprovider"]
+    options += ["-p", "no:cacheprovider", "-o", "xfail_strict=false"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, str(inner)],
         cwd=root,
@@ -126,9 +191,11 @@ def test_a_vacuous_test_fails(tmp_path):
         check=False,
     )
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "2 failed, 2 passed" in done.stdout
-    for name in ("test_decides_nothing", "test_whose_assumption_rarely_holds"):
-        assert f"{name} - Failed: vacuous" in done.stdout
+    assert "7 failed, 3 passed, 1 skipped, 2 errors" in done.stdout
+    for name in ("decides_nothing", "whose_assumption_rarely_holds", "refutes_nothing", "refutes_only"):
+        assert f"test_{name} - Failed: vacuous" in done.stdout
+    for name in ("skips", "is_skipped", "is_expected_to_fail", "passes_unexpectedly", "has_no_parameters"):
+        assert re.search(rf"test_{name}\S*: evidence may not be skipped or expected to fail", done.stdout), name
 
 
 def test_hypothesis_has_no_deadline():
