@@ -33,7 +33,6 @@ def attention_weights(q: Tensor, k: Tensor, *, blocked: Tensor | None = None, bi
     if q.shape[-1] != k.shape[-1]:
         raise ValueError(f"q and k must have one width, got {q.shape[-1]} and {k.shape[-1]}")
     scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
-    check_floating("the scaled scores", scores)
     check_bias(bias, scores)
     return masked_softmax(scores if bias is None else scores + bias, blocked)
 

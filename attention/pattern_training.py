@@ -8,13 +8,14 @@ Where it must end is B4's question: ``numerics.training_optimum`` has the answer
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, sqrt
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from numerics.inputs import check_floating, check_same_kind
+from numerics.token_clouds import check_count
 
 START_SCALE = 0.1
 """Standard deviation of the entries of W_Q and W_K at the start."""
@@ -76,22 +77,25 @@ def train_to_pattern(
         The run.
 
     Raises:
-        TypeError, ValueError: bad input, named, or an objective that is not finite at the start.
+        TypeError, ValueError: bad input, named, or an objective or gradient that is not finite at the start.
     """
     check_floating("queries", queries, dims=2)
     check_floating("keys", keys, dims=2)
     check_same_kind("queries", queries, "keys", keys)
     if queries.shape[1] != keys.shape[1]:
         raise ValueError(f"queries and keys must have one width, got {queries.shape[1]} and {keys.shape[1]}")
+    if not isinstance(targets, Tensor):
+        raise TypeError(f"targets must be a torch.Tensor, got {type(targets).__name__}")
     if targets.shape != queries.shape[:1] or targets.dtype != torch.int64:
         raise ValueError(f"targets must be {len(queries)} int64 indices, got {targets.dtype} {tuple(targets.shape)}")
     if ((targets < 0) | (targets >= len(keys))).any():
         raise ValueError(f"targets must lie in 0 .. {len(keys) - 1}, got {targets.tolist()}")
-    for name, value, least in (("weight_decay", weight_decay, 0), ("d_k", d_k, 1), ("steps", steps, 1)):
-        if not value >= least:
-            raise ValueError(f"{name} must be at least {least}, got {value}")
-    if not learning_rate > 0:
-        raise ValueError(f"learning_rate must be positive, got {learning_rate}")
+    check_count("d_k", d_k)
+    check_count("steps", steps)
+    if not 0 <= weight_decay < inf:
+        raise ValueError(f"weight_decay must be finite and at least 0, got {weight_decay}")
+    if not 0 < learning_rate < inf:
+        raise ValueError(f"learning_rate must be positive and finite, got {learning_rate}")
 
     generator = torch.Generator().manual_seed(seed)
     start = START_SCALE * torch.randn(2, d_k, queries.shape[1], generator=generator, dtype=torch.float64)
@@ -105,6 +109,7 @@ def train_to_pattern(
     rounding = 4 * torch.finfo(queries.dtype).eps
     current, slope = _value_and_slope(objective, weights)
     check_floating("the objective at the start", current)
+    check_floating("the gradient at the start", slope)
     values, norms = [current], [_nuclear_norm(weights)]
     for _ in range(steps):
         if slope.abs().max() <= tolerance:

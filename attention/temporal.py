@@ -155,11 +155,11 @@ class TemporalAttention(nn.Module):
         tokens = x.shape[-2]
         scores = x.new_empty(()).expand(*x.shape[:-2], self.num_heads, tokens, tokens)
         check_bias(bias, scores)
-        check_blocked(blocked, scores.shape)
+        check_blocked(blocked, scores)
         if self.diagonal is not None and self.diagonal.may_block_own_key:
             # In evaluation too, and whatever is drawn: whether a row is refused must not depend on either.
             own = own_keys(tokens, x.device)
             if blocked is None:
-                check_blocked(own, scores.shape, name=f"{self.diagonal}")
+                check_blocked(own, scores, name=f"{self.diagonal}")
             else:
-                check_blocked(blocked | own, scores.shape, name=f"blocked with {self.diagonal}")
+                check_blocked(blocked | own, scores, name=f"blocked with {self.diagonal}")

@@ -85,9 +85,10 @@ def masked_softmax(scores: Tensor, blocked: Tensor | None = None) -> Tensor:
 
     Raises:
         TypeError: ``blocked`` is not boolean.
-        ValueError: a row has nothing left to look at; the message names it.
+        ValueError: a score is not finite, or a row has nothing left to look at; the message names it.
     """
-    check_blocked(blocked, scores.shape)
+    check_floating("the scores", scores)
+    check_blocked(blocked, scores)
     if blocked is not None:
         scores = scores.masked_fill(blocked, -torch.inf)
     return torch.softmax(scores, dim=-1)
@@ -124,7 +125,7 @@ def attention_heads(
 
     Raises:
         TypeError: a wrong dtype.
-        ValueError: shapes that do not fit, values that are not finite, or a row without a key.
+        ValueError: shapes that do not fit, values or scores that are not finite, or a row without a key.
     """
     check_floating("x", x)
     if x.dim() < 2 or 0 in x.shape:
@@ -153,6 +154,7 @@ def attention_heads(
     queries = _project("b_q", x, q_heads, b_q)
     keys = _project("b_k", x, k_heads, b_k)
     values = _project("b_v", x, v_heads, b_v)
+    check_floating("the values", values)
     scale = q_heads.shape[1] ** -0.5
     scores = scale * queries @ keys.transpose(-1, -2)
     check_bias(bias, scores)
@@ -297,7 +299,8 @@ def sensitivity_map(
     """The norm of every Jacobian block, without ever holding all blocks.
 
     Args:
-        x: tokens (..., T, d). w_q, w_k, w_v, blocked, bias, residual, layer: as in ``jacobian_blocks``.
+        x: tokens (..., T, d). w_q, w_k, w_v, blocked, bias, residual: as in ``jacobian_blocks``.
+        **layer: ``num_heads``, ``w_o``, ``b_q``, ``b_k``, ``b_v`` as in ``attention_heads``.
         norm: "fro" or "spectral" (exact, by singular values).
         rows: only these rows i; all by default.
         chunk: rows computed at once; by default as many as keep about 2^22 entries of J. Any value gives one result.
@@ -306,13 +309,15 @@ def sensitivity_map(
         (..., R, T) with R rows; entry [i, j] is ||J_ij||.
 
     Raises:
-        TypeError, ValueError: as ``jacobian_blocks``; an unknown norm, a row out of range, or ``chunk`` < 1.
+        TypeError, ValueError: as ``jacobian_blocks``; an unknown norm, no row, a row out of range, or ``chunk`` < 1.
     """
     if norm not in ("fro", "spectral"):
         raise ValueError(f"norm must be 'fro' or 'spectral', got {norm!r}")
     heads = attention_heads(x, w_q, w_k, w_v, blocked=blocked, bias=bias, **layer)
     tokens = x.shape[-2]
     wanted = range(tokens) if rows is None else list(rows)
+    if not wanted:
+        raise ValueError("rows must name at least one row, got none")
     for row in wanted:
         if not 0 <= row < tokens:
             raise ValueError(f"rows must lie in 0 .. {tokens - 1}, got {row}")

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from numerics.a1_jacobian import Heads, attention_heads
-from numerics.inputs import check_floating, check_same_kind
+from numerics.inputs import check_covariance, check_floating, check_same_kind
 
 
 class TokenLaw(Protocol):
@@ -69,22 +69,22 @@ class Gaussian:
         check_floating("mean", self.mean, dims=1)
         check_floating("covariance", self.covariance, dims=2)
         check_same_kind("mean", self.mean, "covariance", self.covariance)
-        _check_covariance("covariance", self.covariance, self.dimension)
+        check_covariance("covariance", self.covariance, self.dimension)
 
     @property
     def dimension(self) -> int:
         return self.mean.shape[0]
 
     def log_mgf(self, u: Tensor) -> Tensor:
-        _check_argument(u, self)
+        _check_argument(u, self, self.mean)
         return u @ self.mean + (u * (u @ self.covariance)).sum(-1) / 2
 
     def gradient(self, u: Tensor) -> Tensor:
-        _check_argument(u, self)
+        _check_argument(u, self, self.mean)
         return self.mean + u @ self.covariance
 
     def hessian(self, u: Tensor) -> Tensor:
-        _check_argument(u, self)
+        _check_argument(u, self, self.mean)
         return self.covariance.expand(*u.shape[:-1], -1, -1)
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
@@ -223,7 +223,7 @@ class GaussianMixture:
         if not bool((self.weights > 0).all()) or abs(total - 1) > 1e-6:
             raise ValueError(f"weights must be positive and sum to one, got {self.weights.tolist()}")
         for number, covariance in enumerate(self.covariances):
-            _check_covariance(f"covariances[{number}]", covariance, self.dimension)
+            check_covariance(f"covariances[{number}]", covariance, self.dimension)
 
     @property
     def dimension(self) -> int:
@@ -253,7 +253,7 @@ class GaussianMixture:
 
     def _log_terms(self, u: Tensor) -> Tensor:
         """log pi_n + kappa_n(u), shape (..., N)."""
-        _check_argument(u, self)
+        _check_argument(u, self, self.means)
         quadratic = torch.einsum("...d,nde,...e->...n", u, self.covariances, u)
         return torch.log(self.weights) + u @ self.means.T + quadratic / 2
 
@@ -374,7 +374,7 @@ def curvature_variance(law: Gaussian, u: Tensor) -> Tensor:
     Raises:
         TypeError, ValueError: ``u`` does not fit the law.
     """
-    _check_argument(u, law)
+    _check_argument(u, law, law.mean)
     s = law.covariance
     y = u @ s
     squares, variances = y**2, s.diagonal()
@@ -425,8 +425,10 @@ def _square_root(covariance: Tensor) -> Tensor:
     return vectors * values.clamp(min=0).sqrt() @ vectors.T
 
 
-def _check_argument(u: Tensor, law: TokenLaw) -> None:
+def _check_argument(u: Tensor, law: TokenLaw, parameter: Tensor | None = None) -> None:
     check_floating("u", u)
+    if parameter is not None:
+        check_same_kind("the law", parameter, "u", u)
     if u.dim() < 1 or u.shape[-1] != law.dimension:
         raise ValueError(f"u must have shape (..., {law.dimension}), got {tuple(u.shape)}")
 
@@ -434,14 +436,3 @@ def _check_argument(u: Tensor, law: TokenLaw) -> None:
 def _check_dimension(dimension: int) -> None:
     if not isinstance(dimension, int) or dimension < 1:
         raise ValueError(f"dimension must be an integer of at least 1, got {dimension!r}")
-
-
-def _check_covariance(name: str, covariance: Tensor, dimension: int) -> None:
-    if dimension < 1 or covariance.shape != (dimension, dimension):
-        raise ValueError(f"{name} must have shape ({dimension}, {dimension}), got {tuple(covariance.shape)}")
-    slack = 1e3 * torch.finfo(covariance.dtype).eps * float(covariance.abs().max())
-    if float((covariance - covariance.T).abs().max()) > slack:
-        raise ValueError(f"{name} must be symmetric, got {covariance.tolist()}")
-    least = float(torch.linalg.eigvalsh(covariance)[0])
-    if least < -slack:
-        raise ValueError(f"{name} must be positive semidefinite, got the eigenvalue {least:.3e}")

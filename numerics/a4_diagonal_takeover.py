@@ -173,11 +173,11 @@ def majority_margin(scores: Tensor, *, blocked: Tensor | None = None) -> Tensor:
         raise ValueError(f"scores must have shape (..., T, T) with T >= 2, got {tuple(scores.shape)}")
     not_rest = torch.eye(tokens, dtype=torch.bool, device=scores.device)
     if blocked is not None:
-        check_blocked(blocked, scores.shape)
+        check_blocked(blocked, scores)
         if bool((blocked & not_rest).any()):
             raise ValueError("blocked must leave every row its own key")
         not_rest = not_rest | blocked
-        check_blocked(not_rest, scores.shape, name="blocked together with the own key")
+        check_blocked(not_rest, scores, name="blocked together with the own key")
     rest = scores.masked_fill(not_rest, -torch.inf).logsumexp(-1)
     return scores.diagonal(dim1=-2, dim2=-1) - rest
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from numerics.a1_jacobian import Heads, attention_heads, jacobian_rows
 from numerics.a3_large_t_limit import TokenLaw, limit_weights
-from numerics.inputs import check_floating, check_same_kind
+from numerics.inputs import check_floating, check_same_kind, check_weights
 
 
 class MaskedQueryPart(NamedTuple):
@@ -46,11 +46,13 @@ def penalised_weights(weights: Tensor, b: float) -> Tensor:
 
     Raises:
         TypeError: weights of a wrong dtype.
-        ValueError: weights that are not square, not finite or negative; b not finite.
+        ValueError: weights that are not square, not finite or negative, rows of another sum; b not finite.
     """
     if not math.isfinite(b):
         raise ValueError(f"b must be finite (masked_weights is the limit -inf), got {b}")
-    return _reweighted(weights, math.exp(b))
+    check_weights("weights", weights)
+    # Whichever of the two grows is kept, so that no exponential overflows.
+    return _reweighted(weights, own=math.exp(min(b, 0.0)), others=math.exp(min(-b, 0.0)))
 
 
 def masked_weights(weights: Tensor) -> Tensor:
@@ -64,10 +66,12 @@ def masked_weights(weights: Tensor) -> Tensor:
 
     Raises:
         TypeError: weights of a wrong dtype.
-        ValueError: weights that are not square, not finite or negative, or a row that looks at itself alone. Such a row
-            may have other keys whose weights have underflowed: then mask the scores instead.
+        ValueError: weights that are not square, not finite or negative, rows of another sum, or a row that looks at
+            itself alone. Such a row may have other keys whose weights have underflowed: then mask the scores instead.
     """
-    return _reweighted(weights, 0.0)
+    check_weights("weights", weights)
+    _check_rest(_rest(weights))
+    return _reweighted(weights, own=0.0, others=1.0)
 
 
 def expected_score_dropout_weights(weights: Tensor, p: float) -> Tensor:
@@ -84,7 +88,8 @@ def expected_score_dropout_weights(weights: Tensor, p: float) -> Tensor:
         TypeError, ValueError: as ``masked_weights``; p outside [0, 1).
     """
     _check_probability(p)
-    return (1 - p) * weights + p * masked_weights(weights)
+    masked = masked_weights(weights)
+    return (1 - p) * weights + p * masked
 
 
 def with_weights(heads: Heads, weights: Tensor) -> Heads:
@@ -322,17 +327,14 @@ def _centred_keys(heads: Heads) -> Tensor:
     return heads.keys.unsqueeze(-3) - (heads.weights @ heads.keys).unsqueeze(-2)
 
 
-def _reweighted(weights: Tensor, factor: float) -> Tensor:
-    """theta^{d_ij} a_ij over the new total."""
-    _check_weights(weights)
-    own = weights.diagonal(dim1=-2, dim2=-1)
-    rest = _rest(weights)
-    if factor == 0:
-        _check_rest(rest)
-    raised = weights.clone()
-    raised.diagonal(dim1=-2, dim2=-1).mul_(factor)
-    # 1 + (theta - 1) a_ii, without the cancellation where a_ii is near one.
-    return raised / (rest + factor * own).unsqueeze(-1)
+def _reweighted(weights: Tensor, *, own: float, others: float) -> Tensor:
+    """The weights times one factor on the diagonal and another off it, over the new total."""
+    raised = weights * others
+    raised.diagonal(dim1=-2, dim2=-1).copy_(weights.diagonal(dim1=-2, dim2=-1) * own)
+    # The sum of the parts: 1 + (theta - 1) a_ii would cancel where a_ii is near one.
+    total = raised.diagonal(dim1=-2, dim2=-1) + _rest(raised)
+    # Nothing left: the row's whole weight is on one side, and a factor moves none of it to the other.
+    return torch.where((total > 0).unsqueeze(-1), raised / total.unsqueeze(-1), weights)
 
 
 def _rest(weights: Tensor) -> Tensor:

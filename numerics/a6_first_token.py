@@ -119,6 +119,7 @@ def convolution_shares(tokens: int, width: int, layers: int, *, normalised: bool
     Raises:
         ValueError: a count out of range.
     """
+    _check_convolution(tokens, width, layers)
     weights = _lag_counts(tokens, width, layers)
     total = width**layers
     kept = _kept_counts(tokens, width, layers)
@@ -143,6 +144,7 @@ def convolution_lost_mass(tokens: int, width: int, layers: int) -> Tensor:
     Raises:
         ValueError: a count out of range.
     """
+    _check_convolution(tokens, width, layers)
     total = width**layers
     lost = [(total - kept) / total for kept in _kept_counts(tokens, width, layers)]
     return torch.tensor(lost, dtype=torch.float64)
@@ -183,7 +185,6 @@ def _kept_counts(tokens: int, width: int, layers: int) -> list[int]:
 
 def _alternating(tokens: int, width: int, layers: int, lower: int) -> list[int]:
     """sum_k (-1)^k C(L,k) C(m - kw + lower, lower) for m = 0 .. T - 1, over the k with kw <= m."""
-    _check_convolution(tokens, width, layers)
     return [
         sum(
             (-1) ** k * comb(layers, k) * comb(m - k * width + lower, lower) for k in range(min(layers, m // width) + 1)

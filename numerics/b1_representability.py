@@ -124,7 +124,7 @@ def sink_margins(
         raise ValueError(f"matrix must have shape {(width, width)}, got {weights.shape}")
     slopes = cloud @ weights
     if query_bias is not None:
-        slopes = slopes + check_sink(query_bias, cloud)
+        slopes = slopes + check_sink(query_bias, cloud, name="query_bias")
     return slopes @ (centre - cloud).T
 
 

@@ -14,7 +14,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from numerics.b1_representability import Representability, representability
 from numerics.price_program import CERTIFIED, Norm, ProgramPrice, Solver, least_norm_matrix, matrix_norm
-from numerics.token_clouds import Cloud, check_margin, check_sink, check_tokens, exact_row, exact_rows
+from numerics.token_clouds import (
+    Cloud,
+    are_floats,
+    check_count,
+    check_margin,
+    check_sink,
+    check_tokens,
+    exact_row,
+    exact_rows,
+)
 
 Pattern = Literal["full", "causal", "others"]
 
@@ -153,7 +162,8 @@ def sink_program(
         return [rows[i] + [Fraction(1)] * query_bias for i in own.tolist()], gaps
 
     queries = np.hstack([cloud, np.ones((n, int(query_bias)))])
-    return least_norm_matrix(queries[own], centre - cloud[other], margin=m, norm=norm, exact=exact, solvers=solvers)
+    gaps = centre - cloud[other] if are_floats(tokens, sink) else np.array(exact()[1], dtype=np.float64)
+    return least_norm_matrix(queries[own], gaps, margin=m, norm=norm, exact=exact, solvers=solvers)
 
 
 @dataclass(frozen=True)
@@ -184,6 +194,7 @@ def cheapest_projections(matrix: ArrayLike, d_k: int) -> WeightDecay:
         TypeError, ValueError: bad input, or d_k below the numerical rank of B.
     """
     B = check_tokens("matrix", matrix)
+    check_count("d_k", d_k)
     left, values, right = np.linalg.svd(B, full_matrices=False)
     rank = int((values > max(B.shape) * np.finfo(float).eps * values[0]).sum())
     if d_k < rank:

@@ -8,13 +8,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import cos, inf, pi
+from typing import get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
 from numerics.price_program import Norm, Solver, least_norm_matrix, matrix_norm
-from numerics.token_clouds import Cloud, check_margin, check_sink, check_tokens, exact_row, exact_rows
+from numerics.token_clouds import (
+    Cloud,
+    are_floats,
+    check_count,
+    check_margin,
+    check_sink,
+    check_tokens,
+    exact_row,
+    exact_rows,
+)
 
 
 @dataclass(frozen=True)
@@ -91,7 +101,9 @@ def diagonal_price(
         gaps = [[x - y for x, y in zip(rows[i], all_keys[j], strict=True)] for i, j in pairs.tolist()]
         return [rows[i] for i in own.tolist()], gaps
 
-    solved = least_norm_matrix(cloud[own], cloud[own] - keys[other], margin=m, norm=norm, exact=exact, solvers=solvers)
+    floats = are_floats(tokens) and (sink is None or are_floats(sink))
+    differences = cloud[own] - keys[other] if floats else np.array(exact()[1], dtype=np.float64)
+    solved = least_norm_matrix(cloud[own], differences, margin=m, norm=norm, exact=exact, solvers=solvers)
     return DiagonalPrice(solved.value, solved.lower, solved.matrix, pairs, solved.multipliers, solved.obstruction)
 
 
@@ -127,18 +139,26 @@ def scatter_bounds(tokens: ArrayLike, *, margin: float = 1.0) -> dict[Norm, floa
 
     Raises:
         TypeError, ValueError: bad input, named.
+        ArithmeticError: the bound is out of float64's range, or the tokens differ by less than float64 can tell.
     """
-    cloud = check_tokens("tokens", tokens)
-    total = check_margin(margin) * (len(cloud) - 1)
-    spread = np.linalg.svd(cloud - cloud.mean(0), compute_uv=False) ** 2  # the eigenvalues of C
+    cloud, m = check_tokens("tokens", tokens), check_margin(margin)
+    exact = exact_rows(tokens)
+    if all(row == exact[0] for row in exact):
+        return dict.fromkeys(get_args(Norm), inf if len(cloud) > 1 else 0.0)
+    centred = cloud - cloud.mean(0)
+    scale = float(np.abs(centred).max())
+    if not 0 < scale < inf:
+        raise ArithmeticError(f"the scatter of the tokens is out of float64's range: their largest distance is {scale}")
+    spread = np.linalg.svd(centred / scale, compute_uv=False) ** 2  # the eigenvalues of C, at scale 1
     sizes: dict[Norm, float] = {
         "nuclear": float(spread.max()),
         "fro": float(np.linalg.norm(spread)),
         "spectral": float(spread.sum()),
     }
-    if (cloud == cloud[0]).all():
-        return dict.fromkeys(sizes, inf if total else 0.0)
-    return {norm: total / size for norm, size in sizes.items()}
+    bounds: dict[Norm, float] = {norm: m / scale * (len(cloud) - 1) / size / scale for norm, size in sizes.items()}
+    if max(bounds.values()) == inf:
+        raise ArithmeticError(f"the bound is out of float64's range: margin {m}, tokens {scale:.1e} from their mean")
+    return bounds
 
 
 def circle_diagonal(tokens: ArrayLike, *, margin: float = 1.0) -> NDArray[np.float64]:
@@ -213,8 +233,10 @@ def diagonal_price_by_rank(
     cloud, m = check_tokens("tokens", tokens), check_margin(margin)
     free = diagonal_price(tokens, sink=sink, margin=m)
     wanted = tuple(range(1, min(cloud.shape) + 1)) if ranks is None else tuple(ranks)
-    if any(rank < 1 for rank in wanted):
-        raise ValueError(f"ranks must be at least 1, got {min(wanted)}")
+    if not wanted:
+        raise ValueError("ranks must name at least one rank, got none")
+    for rank in wanted:
+        check_count("ranks", rank)
     generator = np.random.default_rng(seed)
     best: dict[int, NDArray[np.float64] | None] = {0: None}
     for rank in range(1, max(wanted) + 1):

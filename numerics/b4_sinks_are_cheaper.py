@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from numerics.price_program import Norm
-from numerics.token_clouds import check_margin, check_sink, check_tokens
+from numerics.token_clouds import check_count, check_margin, check_sink, check_tokens
 
 Keys = Literal["with sink", "without sink"]
 """Which keys a diagonal must beat: the other tokens and x_0, or the other tokens alone."""
@@ -39,7 +39,7 @@ class SinkFamily:
     z: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_count(self.n)
+        check_count("n", self.n, 2)
         for name, value in (("t", self.t), ("z", self.z)):
             if not isinstance(value, Real):
                 raise TypeError(f"{name} must be a real number, got {type(value).__name__}")
@@ -97,7 +97,7 @@ def family_prices(n: int, G: float, *, norm: Norm, keys: Keys = "with sink", mar
     Raises:
         TypeError, ValueError: bad input, named.
     """
-    _check_count(n)
+    check_count("n", n, 2)
     m = check_margin(margin)
     _check_choice("norm", norm, Norm)
     _check_choice("keys", keys, Keys)
@@ -122,7 +122,7 @@ def sink_threshold(n: int, *, norm: Norm, keys: Keys = "with sink") -> float:
     Raises:
         TypeError, ValueError: bad input, named.
     """
-    _check_count(n)
+    check_count("n", n, 2)
     _check_choice("norm", norm, Norm)
     _check_choice("keys", keys, Keys)
     with_sink = {"nuclear": 1 / n, "fro": sqrt(n + 1) / n, "spectral": 1.0}
@@ -177,12 +177,11 @@ def margins_for_leak(leak: float, others: int) -> LeakMargins:
         Both sides, for the least score margin of the target over the other keys.
 
     Raises:
-        ValueError: out of range.
+        TypeError, ValueError: out of range, or not an integer.
     """
     if not 0 < leak < 1:
         raise ValueError(f"leak must lie between 0 and 1, got {leak}")
-    if others < 1:
-        raise ValueError(f"others must be at least 1, got {others}")
+    check_count("others", others)
     odds = log((1 - leak) / leak)
     return LeakMargins(odds, odds + log(others))
 
@@ -273,6 +272,7 @@ def training_optimum(family: SinkFamily, pattern: TrainedPattern, *, weight_deca
         raise ValueError(f"weight_decay must be positive and finite, got {weight_decay}")
     n, tokens, sink = family.n, family.tokens, family.sink
     rank = 1 if pattern == "sink" else n - 1
+    check_count("d_k", d_k)
     if d_k < rank:
         raise ValueError(f"d_k must be at least the rank of the optimum, {rank}, got {d_k}")
     mean = tokens.mean(0)
@@ -302,23 +302,15 @@ def decay_threshold(family: SinkFamily, pattern: TrainedPattern, *, d_k: int, ke
         n^2 G/(n+1) for the sink, 1 for the diagonal without x_0, max(1, nG/(n+1)) with x_0 a key; over sqrt(d_k).
 
     Raises:
-        ValueError: bad input, named.
+        TypeError, ValueError: bad input, named.
     """
     _check_choice("pattern", pattern, TrainedPattern)
     _check_choice("keys", keys, Keys)
-    if d_k < 1:
-        raise ValueError(f"d_k must be at least 1, got {d_k}")
+    check_count("d_k", d_k)
     facing = family.n * family.G / (family.n + 1)
     if pattern == "sink":
         return family.n * facing / sqrt(d_k)
     return (max(1.0, facing) if keys == "with sink" else 1.0) / sqrt(d_k)
-
-
-def _check_count(n: int) -> None:
-    if not isinstance(n, int | np.integer) or isinstance(n, bool):
-        raise TypeError(f"n must be an integer, got {type(n).__name__}")
-    if n < 2:
-        raise ValueError(f"n must be at least 2, got {n}")
 
 
 def _check_choice(name: str, value: str, choices: object) -> None:

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from numerics.convex_hulls import hull_distance
-from numerics.inputs import check_blocked, check_floating, check_same_kind, check_weights
+from numerics.inputs import check_blocked, check_floating, check_same_kind, check_weights, lengths
+from numerics.token_clouds import check_count
 
 
 class HardSwitch(NamedTuple):
@@ -56,7 +57,7 @@ def hard_switch(weights: Tensor, values: Tensor, *, blocked: Tensor | None = Non
         ArithmeticError: many nearly cancelling values, as ``hull_distance``.
     """
     _check(weights, values)
-    check_blocked(blocked, weights.shape)
+    check_blocked(blocked, weights)
     seen = torch.ones_like(weights, dtype=torch.bool) if blocked is None else ~blocked.expand(weights.shape)
     if bool((weights[~seen] > 0).any()):
         place = tuple(int(n) for n in ((weights > 0) & ~seen).nonzero()[0])
@@ -66,9 +67,9 @@ def hard_switch(weights: Tensor, values: Tensor, *, blocked: Tensor | None = Non
     away = weights[..., 1:].sum(-1)
     # The weight is taken out first: where it is tiny, the squares in a norm would underflow.
     shares = weights[..., 1:] / torch.where(away > 0, away, 1.0).unsqueeze(-1)
-    output = away * (shares @ values[..., 1:, :]).norm(dim=-1)
-    lengths = values.norm(dim=-1).unsqueeze(-2).expand(weights.shape)
-    largest = torch.where(others, lengths, 0.0).amax(-1)
+    output = away * lengths(shares @ values[..., 1:, :])
+    heard = torch.where(others, lengths(values).unsqueeze(-2).expand(weights.shape), 0.0)
+    largest = heard.amax(-1)
     distance = _distances(values, others)
     return HardSwitch(distance * away, output, largest * away, away, distance, largest)
 
@@ -124,11 +125,10 @@ def least_lead(copies: int, eps: float, value_norm: float) -> float:
         where eps = 0.
 
     Raises:
-        ValueError: as ``silence_bound``, or fewer than one copy.
+        TypeError, ValueError: as ``silence_bound``; copies that are no integer, or fewer than one.
     """
     _check_lengths(eps, value_norm)
-    if copies < 1:
-        raise ValueError(f"copies must be at least 1, got {copies}")
+    check_count("copies", copies)
     if value_norm <= eps:
         return -math.inf
     if eps == 0:
@@ -151,10 +151,10 @@ def diagonal_floor(weights: Tensor, values: Tensor) -> Tensor:
     """
     _check(weights, values)
     own = torch.eye(weights.shape[-1], dtype=torch.bool, device=weights.device)
-    lengths = values.norm(dim=-1)
-    loudest = lengths.unsqueeze(-2).expand(weights.shape).masked_fill(own, 0.0).amax(-1)
+    loud = lengths(values)
+    loudest = loud.unsqueeze(-2).expand(weights.shape).masked_fill(own, 0.0).amax(-1)
     away = weights.masked_fill(own, 0.0).sum(-1)
-    return weights.diagonal(dim1=-2, dim2=-1) * lengths - away * loudest
+    return weights.diagonal(dim1=-2, dim2=-1) * loud - away * loudest
 
 
 def _check(weights: Tensor, values: Tensor) -> None:

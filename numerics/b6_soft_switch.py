@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from numerics.inputs import check_floating, check_same_kind, check_weights
+from numerics.inputs import check_floating, check_same_kind, check_weights, lengths
 
 
 class SoftSwitch(NamedTuple):
@@ -60,10 +60,10 @@ def soft_switch(weights: Tensor, values: Tensor) -> SoftSwitch:
     leak = others.sum(-1)
     # l_i (mean of the other values - g_i v_i): no cancellation, and no square of a tiny leak.
     shares = others / torch.where(leak > 0, leak, 1.0).unsqueeze(-1)
-    distance = leak * (shares @ values - gate.unsqueeze(-1) * own_values).norm(dim=-1)
-    lengths = values.norm(dim=-1)
-    heard = torch.where(others > 0, lengths.unsqueeze(-2), 0.0).amax(-1)
-    bound = leak * (1 + gate) * torch.maximum(heard, lengths[..., 1:])
+    distance = leak * lengths(shares @ values - gate.unsqueeze(-1) * own_values)
+    loud = lengths(values)
+    heard = torch.where(others > 0, loud.unsqueeze(-2), 0.0).amax(-1)
+    bound = leak * (1 + gate) * torch.maximum(heard, loud[..., 1:])
     return SoftSwitch(gate, leak, distance, bound)
 
 

@@ -5,13 +5,15 @@
 The derivation is in ``derivations.b7_oversmoothing``.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from numerics.inputs import check_floating, check_same_kind, check_weights
+from numerics.inputs import check_covariance, check_floating, check_same_kind, check_weights
+from numerics.token_clouds import check_count
 
 
 class DispersionTerms(NamedTuple):
@@ -78,9 +80,7 @@ def relative_dispersion(x: Tensor) -> Tensor:
         TypeError, ValueError: not a finite floating tensor of that shape.
     """
     _check_tokens(x)
-    # A ratio of squares: scaled first, so that tiny or huge tokens do not under- or overflow.
-    largest = x.abs().amax((-2, -1), keepdim=True)
-    scaled = x / torch.where(largest > 0, largest, 1.0)
+    scaled = _scaled(x)
     return _spread(scaled) / scaled.square().sum((-2, -1))
 
 
@@ -120,8 +120,7 @@ def expected_dispersion(weights: Tensor, w_v: Tensor, covariance: Tensor) -> Ten
     check_same_kind("weights", weights, "w_v", w_v)
     check_same_kind("weights", weights, "covariance", covariance)
     width = w_v.shape[1]
-    if covariance.shape != (width, width):
-        raise ValueError(f"covariance must have shape {(width, width)}, got {tuple(covariance.shape)}")
+    check_covariance("covariance", covariance, width)
     return ((w_v @ covariance) * w_v).sum() * of_weights
 
 
@@ -138,11 +137,14 @@ def uniform_relative_dispersion(x: Tensor, eta: float) -> Tensor:
         ||P X||^2/(||P X||^2 + T (1 + eta)^2 ||mu||^2), (...); NaN where H = 0.
 
     Raises:
-        TypeError, ValueError: not a finite floating tensor of that shape.
+        TypeError, ValueError: not a finite floating tensor of that shape, or eta not finite.
     """
     _check_tokens(x)
-    spread = _spread(x)
-    return spread / (spread + x.shape[-2] * (1 + eta) ** 2 * x.mean(-2).square().sum(-1))
+    if not math.isfinite(eta):
+        raise ValueError(f"eta must be finite, got {eta}")
+    scaled = _scaled(x)
+    spread = _spread(scaled)
+    return spread / (spread + x.shape[-2] * (1 + eta) ** 2 * scaled.mean(-2).square().sum(-1))
 
 
 def dobrushin(weights: Tensor) -> Tensor:
@@ -194,9 +196,12 @@ def balanced_weights(tokens: int, per_row: int, *, dtype: torch.dtype = torch.fl
         (T, T); (1/T) ||P A||_F^2 = 1/k - 1/T.
 
     Raises:
-        ValueError: T < 1, or k outside 1 .. T.
+        TypeError, ValueError: T < 1, k outside 1 .. T, or a dtype that is not floating.
     """
-    if not 1 <= per_row <= tokens:
+    check_count("tokens", tokens)
+    check_count("per_row", per_row)
+    _check_dtype(dtype)
+    if per_row > tokens:
         raise ValueError(f"per_row must lie in 1 .. tokens = {tokens}, got {per_row}")
     place = torch.arange(tokens)
     return ((place - place.unsqueeze(-1)) % tokens < per_row).to(dtype) / per_row
@@ -214,10 +219,10 @@ def sink_weights(tokens: int, leak: float = 0.0, *, dtype: torch.dtype = torch.f
         (T, T); tau = e for T >= 2.
 
     Raises:
-        ValueError: T < 1, or a leak outside [0, 1].
+        TypeError, ValueError: T < 1, a leak outside [0, 1], or a dtype that is not floating.
     """
-    if tokens < 1:
-        raise ValueError(f"tokens must be at least 1, got {tokens}")
+    check_count("tokens", tokens)
+    _check_dtype(dtype)
     if not 0 <= leak <= 1:
         raise ValueError(f"leak must lie in [0, 1], got {leak}")
     weights = leak * torch.eye(tokens, dtype=dtype)
@@ -279,7 +284,18 @@ def _spread(x: Tensor) -> Tensor:
     return (x - x.mean(-2, keepdim=True)).square().sum((-2, -1))
 
 
+def _scaled(x: Tensor) -> Tensor:
+    """X over its largest entry, so that in a ratio of squares tiny or huge tokens do not under- or overflow."""
+    largest = x.abs().amax((-2, -1), keepdim=True)
+    return x / torch.where(largest > 0, largest, 1.0)
+
+
 def _check_tokens(x: Tensor) -> None:
     check_floating("x", x)
     if x.dim() < 2 or 0 in x.shape:
         raise ValueError(f"x must have shape (..., T, d) with T, d >= 1, got {tuple(x.shape)}")
+
+
+def _check_dtype(dtype: torch.dtype) -> None:
+    if not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise TypeError(f"dtype must be a real floating dtype, got {dtype}")

@@ -14,13 +14,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import nnls
 
-from numerics.token_clouds import Cloud, check_sink, check_tokens, exact_row, exact_rows, integer_gram
+from numerics.token_clouds import Cloud, check_sink, check_tokens, exact_row, exact_rows, integer_gram, row_lengths
 
 GAP = 1e-10
 """The two sides of a distance may differ by this much of it before exact arithmetic takes over."""
 
 EXACT_WORK = 4_000_000
-"""Products that exact arithmetic may cost at most; above, an undecided case is an error."""
+"""Products that an exact Gram matrix may cost at most; above, an undecided case is an error."""
+
+EXACT_BITS = 1_000_000_000
+"""The same for Wolfe's algorithm: (points in the support)^4 times the bits of an inner product, a few seconds."""
 
 
 @dataclass(frozen=True)
@@ -60,18 +63,21 @@ def hull_distance(points: ArrayLike, target: ArrayLike | None = None) -> HullDis
         ArithmeticError: the cloud is too large to decide exactly and too degenerate for floating point.
     """
     cloud = check_tokens("points", points)
-    origin = np.zeros(cloud.shape[1]) if target is None else check_sink(target, cloud)
-    rounding = 8 * np.finfo(float).eps * (np.linalg.norm(cloud, axis=1) + np.linalg.norm(origin))
+    origin = np.zeros(cloud.shape[1]) if target is None else check_sink(target, cloud, name="target")
+    rounding = 8 * np.finfo(float).eps * (row_lengths(cloud) + hypot(*origin))
 
-    def exact_differences() -> list[list[Fraction]]:
+    def exact_differences(places: list[int]) -> list[list[Fraction]]:
         centre = exact_row(origin if target is None else target)
-        return [[x - t for x, t in zip(row, centre, strict=True)] for row in exact_rows(points)]
+        chosen = exact_rows(np.asarray(points)[places])
+        return [[x - t for x, t in zip(row, centre, strict=True)] for row in chosen]
 
-    found = nearest_to_origin(cloud - origin, rounding, lambda: integer_gram(exact_differences()), cloud.shape[1])
+    found = nearest_to_origin(
+        cloud - origin, rounding, lambda places: integer_gram(exact_differences(places)), cloud.shape[1]
+    )
     if found.inside or found.exact_weights is None:
         return found
     # Here the offset is tiny beside the points: only the exact sum has its digits.
-    columns = zip(*exact_differences(), strict=True)
+    columns = zip(*exact_differences(list(range(len(cloud)))), strict=True)
     offset = [float(sum(w * x for w, x in zip(found.exact_weights, column, strict=True))) for column in columns]
     distance = hypot(*offset)
     return replace(found, distance=distance, offset=np.array(offset), lower=distance)
@@ -80,7 +86,7 @@ def hull_distance(points: ArrayLike, target: ArrayLike | None = None) -> HullDis
 def nearest_to_origin(
     points: Cloud,
     rounding: NDArray[np.float64],
-    exact_gram: Callable[[], list[list[int]]],
+    exact_gram: Callable[[list[int]], list[list[int]]],
     exact_width: int,
     *,
     gap: float = GAP,
@@ -90,7 +96,8 @@ def nearest_to_origin(
     Args:
         points: (n, d), each within ``rounding`` (n,) of the point that is meant.
         rounding: bounds on the length of each point's error.
-        exact_gram: the inner products of the points that are meant, times a positive number; asked for only if needed.
+        exact_gram: the inner products of the given points as they are meant, times a positive number; asked for only if
+            needed.
         exact_width: how many products one of those inner products costs.
         gap: how far apart, relatively, the two sides of the distance may be before exact arithmetic takes over.
 
@@ -108,21 +115,53 @@ def nearest_to_origin(
     if lower > 0 and upper - lower <= gap * upper:
         return HullDistance(upper * scale, weights, offset * scale, lower * scale, False, None)
 
-    if len(points) ** 2 * exact_width > EXACT_WORK:
-        if lower > 0:
-            return HullDistance(upper * scale, weights, offset * scale, lower * scale, False, None)
-        raise ArithmeticError(
-            f"cannot tell whether the target is in the hull of {len(points)} points: it is within "
-            f"{upper * scale:.1e} of it, and the cloud is too large for exact arithmetic"
-        )
-    gram = exact_gram()
-    exact = tuple(_exact_weights(gram, weights.tolist()))
-    weights = np.array([float(weight) for weight in exact])
-    if _quadratic(gram, exact) == 0:
-        return HullDistance(0.0, weights, np.zeros(points.shape[1]), 0.0, True, exact)
+    whole = len(points) ** 2 * exact_width <= EXACT_WORK
+    if not whole and lower > 0:
+        return HullDistance(upper * scale, weights, offset * scale, lower * scale, False, None)
+    # Of a large cloud only the points that carry weight: enough to prove that the target is inside, not that it is not.
+    places = list(range(len(points))) if whole else np.flatnonzero(weights).tolist()
+    gram = exact_gram(places) if len(places) ** 2 * exact_width <= EXACT_WORK else None
+    if gram is None:
+        raise _undecided(len(points), upper * scale)
+    exact = [Fraction(weight) for weight in weights[places].tolist()]
+    exact = [weight / sum(exact) for weight in exact]
+    # The float weights, taken at their word, often prove what rounding errors hid.
+    if not (whole and 1 - gap <= _proven_share(gram, exact) > 0):
+        size = sum(weight > 0 for weight in exact)
+        bits = max(gram[place][place].bit_length() for place in range(len(gram)))
+        if size**4 * bits > EXACT_BITS:
+            raise _undecided(len(points), upper * scale)
+        exact = exact_nearest_weights(gram, exact)
+    share = _proven_share(gram, exact)
+    full = [Fraction(0)] * len(points)
+    for place, weight in zip(places, exact, strict=True):
+        full[place] = weight
+    weights = np.array([float(weight) for weight in full])
+    if share == 0:
+        return HullDistance(0.0, weights, np.zeros(points.shape[1]), 0.0, True, tuple(full))
+    if not whole:
+        raise _undecided(len(points), upper * scale)
     offset = weights @ points
     distance = hypot(*offset)
-    return HullDistance(distance, weights, offset, max(lower, 0.0) * scale, False, exact)
+    return HullDistance(distance, weights, offset, float(share) * distance, False, tuple(full))
+
+
+def _undecided(number: int, distance: float) -> ArithmeticError:
+    return ArithmeticError(
+        f"cannot tell whether the target is in the hull of {number} points: it is within {distance:.1e} of it, and the "
+        "cloud is too large for exact arithmetic"
+    )
+
+
+def _proven_share(gram: list[list[int]], weights: Sequence[Fraction]) -> Fraction:
+    """The share of ||y||^2, y = sum weights_i p_i, that y . p_j keeps for every j; 1 at the nearest point, 0 for y = 0.
+
+    Where it is positive, the plane orthogonal to y separates 0 from the hull.
+    """
+    carried = [(place, weight) for place, weight in enumerate(weights) if weight]
+    inner = [sum(weight * gram[place][j] for place, weight in carried) for j in range(len(gram))]
+    square = sum(weight * inner[place] for place, weight in carried)
+    return min(inner) / square if square else Fraction(0)
 
 
 def _float_weights(points: Cloud) -> NDArray[np.float64]:
@@ -136,14 +175,14 @@ def _float_weights(points: Cloud) -> NDArray[np.float64]:
     return solution / solution.sum()
 
 
-def _exact_weights(gram: list[list[int]], start: Sequence[float]) -> list[Fraction]:
+def exact_nearest_weights(gram: list[list[int]], start: Sequence[Fraction]) -> list[Fraction]:
     """Wolfe's algorithm (1976) on an exact Gram matrix: the convex weights of the point nearest to 0.
 
     It walks from one affinely independent support to the next, each nearer to 0, and stops by itself: no tolerance.
     Good convex weights as a start save most of the way.
     """
     support = [place for place, weight in enumerate(start) if weight > 0]
-    weights = [Fraction(start[place]) for place in support]
+    weights = [start[place] for place in support]
     while (aim := _affine_weights(gram, support)) is None:
         # The start's support is affinely dependent: go on without its lightest point.
         lightest = min(range(len(support)), key=weights.__getitem__)
@@ -198,8 +237,3 @@ def _affine_weights(gram: list[list[int]], support: Sequence[int]) -> list[Fract
     # Every diagonal entry is now the determinant, so the last column is the solution up to one factor.
     total = sum(row[-1] for row in rows)
     return [Fraction(row[-1], total) for row in rows]
-
-
-def _quadratic(gram: list[list[int]], weights: Sequence[Fraction]) -> Fraction:
-    carried = [(place, weight) for place, weight in enumerate(weights) if weight]
-    return sum((w * v * gram[i][j] for i, w in carried for j, v in carried), Fraction(0))

@@ -4,7 +4,8 @@
     dual:   max m sum(lambda)    over  lambda >= 0, ||sum lambda_k q_k d_k^T||_dual <= 1
 
 A solver's word is not believed. Its B is scaled until every margin is kept, its multipliers are clipped and scaled
-until they are dual feasible, and what counts is the gap between the two norms, both by exact singular values.
+until they are dual feasible, and what counts is the gap between the two norms, both by exact singular values, with the
+rounding errors of both sides added to it.
 """
 
 import warnings
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from numerics.convex_hulls import nearest_to_origin
-from numerics.token_clouds import Cloud, integer_gram
+from numerics.token_clouds import Cloud, check_tokens, integer_gram, row_lengths
 
 Norm = Literal["nuclear", "fro", "spectral"]
 Solver = Literal["CLARABEL", "SCS"]
@@ -30,7 +31,7 @@ CERTIFIED = 1e-6
 
 SOLVER_OPTIONS: dict[Solver, dict[str, float]] = {
     "CLARABEL": {"tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10},
-    "SCS": {"eps_abs": 1e-9, "eps_rel": 1e-9, "max_iters": 200_000},
+    "SCS": {"eps_abs": 1e-9, "eps_rel": 1e-9, "max_iters": 20_000},
 }
 
 
@@ -57,11 +58,11 @@ def matrix_norm(matrix: NDArray[np.float64], norm: Norm) -> float:
     """The nuclear, Frobenius or spectral norm, by exact singular values.
 
     Raises:
-        ValueError: an unknown norm.
+        TypeError, ValueError: an unknown norm, or no finite matrix.
     """
     if norm not in get_args(Norm):
         raise ValueError(f"norm must be one of {', '.join(map(repr, get_args(Norm)))}, got {norm!r}")
-    values = np.linalg.svd(matrix, compute_uv=False)
+    values = np.linalg.svd(check_tokens("matrix", matrix), compute_uv=False)
     return float({"nuclear": values.sum(), "fro": np.linalg.norm(values), "spectral": values.max()}[norm])
 
 
@@ -89,41 +90,63 @@ def least_norm_matrix(
         The price with both proofs.
 
     Raises:
-        ArithmeticError: no solver closed the gap to ``CERTIFIED``, or feasibility could not be decided.
+        ValueError: an unknown solver.
+        ArithmeticError: no solver closed the gap to ``CERTIFIED``, feasibility could not be decided, or the price is
+            out of range.
     """
+    for solver in solvers:
+        if solver not in get_args(Solver):
+            raise ValueError(f"solvers must be among {', '.join(map(repr, get_args(Solver)))}, got {solver!r}")
+    # Powers of two, so that scaling rounds nothing.
+    q_scale, d_scale = (2.0 ** int(np.frexp(row_lengths(rows).max())[1] - 1) for rows in (queries, differences))
+    queries, differences = queries / q_scale, differences / d_scale
     # Only the spans of queries and differences matter: projecting B onto them never raises a norm.
     query_basis, difference_basis = _basis(queries), _basis(differences)
     Q, D = queries @ query_basis, differences @ difference_basis
-    q_scale, d_scale = (float(np.linalg.norm(rows, axis=1).max()) or 1.0 for rows in (Q, D))
-    Q, D = Q / q_scale, D / d_scale
 
     # Some B keeps all margins iff 0 is not in the hull of the matrices q_k d_k^T; the distance is 1/(Frobenius price).
     pairs = np.einsum("kp,kr->kpr", Q, D).reshape(len(Q), -1)
     work = queries.shape[1] + differences.shape[1]
-    hull = nearest_to_origin(pairs, np.full(len(pairs), 1e-12), lambda: _gram_of_products(*exact()), work, gap=0.5)
+    hull = nearest_to_origin(
+        pairs, np.full(len(pairs), 1e-12), lambda places: _gram_of_products(exact(), places), work, gap=1.0
+    )
     if hull.inside:
         return ProgramPrice(inf, inf, None, None, hull.exact_weights)
 
     # At this scale the Frobenius price is 1, whatever the tokens.
     unit = hull.distance
+    with np.errstate(divide="ignore", over="ignore"):
+        factor = float(np.float64(margin) / q_scale / d_scale)
+        price = factor / np.float64(unit)
+    if not (np.finfo(float).tiny <= factor and price < inf):
+        raise ArithmeticError(
+            f"some B keeps the margins, but its price is out of float64's reach: margin {margin}, queries up to "
+            f"{q_scale:.1e} and differences up to {d_scale:.1e} long, hull {unit:.1e} from 0 beside them"
+        )
+    rounding = (queries.shape[1] + differences.shape[1]) * np.finfo(float).eps
     best_gap = inf
     for solver in solvers:
         solved = _solve(Q, D / unit, norm, solver)
         if solved is None:
             continue
         raw, multipliers = solved
-        factor = margin / q_scale / d_scale / unit
-        matrix = query_basis @ (raw * factor) @ difference_basis.T
-        reach = np.einsum("kp,pr,kr->k", queries, matrix, differences).min()
+        matrix = query_basis @ (raw / unit) @ difference_basis.T
         multipliers = np.maximum(multipliers, 0.0)
-        dual_size = matrix_norm(np.einsum("k,kp,kr->pr", multipliers, queries, differences), DUAL_NORM[norm])
+        dual = np.einsum("k,kp,kr->pr", multipliers, queries, differences)
+        reach = np.einsum("kp,pr,kr->k", queries, matrix, differences).min()
+        dual_size = matrix_norm(dual, DUAL_NORM[norm])
         if reach <= 0 or dual_size <= 0:
             continue
-        matrix, multipliers = matrix * (margin / reach), multipliers / dual_size
-        value, lower = matrix_norm(matrix, norm), float(margin * multipliers.sum())
-        gap = (value - lower) / value
+        # Beside tokens that nearly coincide the rounding errors of both proofs are not small.
+        unsure = np.einsum("kp,pr,kr->k", np.abs(queries), np.abs(matrix), np.abs(differences)).max() / reach
+        terms = np.einsum("k,kp,kr->pr", multipliers, np.abs(queries), np.abs(differences))
+        unsure += np.sqrt(min(dual.shape)) * np.linalg.norm(terms) / dual_size
+        matrix, multipliers = matrix / reach, multipliers / dual_size
+        value, lower = matrix_norm(matrix, norm), float(multipliers.sum())
+        gap = (value - lower) / value + rounding * unsure
         if gap <= CERTIFIED:
-            return ProgramPrice(value, lower, matrix, multipliers, None)
+            multipliers = multipliers / q_scale / d_scale
+            return ProgramPrice(value * factor, lower * factor, matrix * factor, multipliers, None)
         best_gap = min(best_gap, gap)
     raise ArithmeticError(
         f"no solver proved the {norm} price: the best gap is {best_gap:.1e} of it, {CERTIFIED:.0e} is asked for"
@@ -137,9 +160,9 @@ def _basis(rows: Cloud) -> NDArray[np.float64]:
     return right[:rank].T
 
 
-def _gram_of_products(queries: list[list[Fraction]], differences: list[list[Fraction]]) -> list[list[int]]:
-    """<q_k d_k^T, q_l d_l^T> = (q_k . q_l)(d_k . d_l)."""
-    pairs = zip(integer_gram(queries), integer_gram(differences), strict=True)
+def _gram_of_products(vectors: tuple[list[list[Fraction]], list[list[Fraction]]], places: list[int]) -> list[list[int]]:
+    """<q_k d_k^T, q_l d_l^T> = (q_k . q_l)(d_k . d_l), for the given k and l."""
+    pairs = zip(*(integer_gram([rows[place] for place in places]) for rows in vectors), strict=True)
     return [[x * y for x, y in zip(one, other, strict=True)] for one, other in pairs]
 
 
@@ -164,4 +187,5 @@ def _solve(
             return None
     if B.value is None or margins.dual_value is None:
         return None
-    return np.asarray(B.value), np.asarray(margins.dual_value).reshape(-1)
+    found = np.asarray(B.value), np.asarray(margins.dual_value).reshape(-1)
+    return found if all(np.isfinite(part).all() for part in found) else None

@@ -197,6 +197,12 @@ def test_a_mask_of_a_wrong_kind_is_a_type_error():
         attend(x, x, x, bias=eye.bool())
     with pytest.raises(TypeError, match="bias must have the dtype of the scores"):
         attend(x, x, x, bias=eye.float())
+    with pytest.raises(TypeError, match=r"bias must have a real floating dtype, got torch\.complex128"):
+        attend(x, x, x, bias=eye + 0j)
+    with pytest.raises(ValueError, match="blocked must be on the device of the scores, cpu, got meta"):
+        attend(x, x, x, blocked=eye.bool().to("meta"))
+    with pytest.raises(ValueError, match="bias must be on the device of the scores, cpu, got meta"):
+        attend(x, x, x, bias=eye.to("meta"))
     with pytest.raises(ValueError, match="bias must be finite; use blocked"):
         attend(x, x, x, bias=torch.log(1 - eye))
     with pytest.raises(ValueError, match=r"blocked must broadcast to \(3, 3\), got shape \(4, 3\)"):
@@ -207,8 +213,12 @@ def test_bad_input_is_named():
     x = torch.randn(3, 2)
     with pytest.raises(ValueError, match=r"v must be finite, got inf at \(0, 1\)"):
         attend(x, x, x.index_put((torch.tensor(0), torch.tensor(1)), torch.tensor(torch.inf)))
-    with pytest.raises(ValueError, match="the scaled scores must be finite, got inf"):
+    with pytest.raises(ValueError, match="the scores must be finite, got inf"):
         attend(1e200 * x.abs(), 1e200 * x.abs(), x)
+    with pytest.raises(ValueError, match="the scores must be finite, got inf"):
+        attend(1e153 * x.abs(), 1e153 * x.abs(), x, bias=torch.full((3, 3), torch.finfo(x.dtype).max))
+    with pytest.raises(ValueError, match="q must hold values, got a tensor on the meta device"):
+        attend(x.to("meta"), x, x)
     with pytest.raises(TypeError, match=r"q must be a torch\.Tensor, got list"):
         attention_weights([[1.0]], x)  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError, match="v must have the dtype of q"):

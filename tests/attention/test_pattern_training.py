@@ -136,13 +136,19 @@ def test_bad_input_is_named():
         train(queries, keys, targets.double(), weight_decay=0.1, d_k=2)
     with pytest.raises(ValueError, match=r"targets must lie in 0 \.\. 3, got \[4, 0, 0\]"):
         train(queries, keys, torch.tensor([4, 0, 0]), weight_decay=0.1, d_k=2)
-    with pytest.raises(ValueError, match="weight_decay must be at least 0, got nan"):
+    with pytest.raises(ValueError, match="weight_decay must be finite and at least 0, got nan"):
         train(queries, keys, targets, weight_decay=float("nan"), d_k=2)
     with pytest.raises(ValueError, match="d_k must be at least 1, got 0"):
         train(queries, keys, targets, weight_decay=0.1, d_k=0)
-    with pytest.raises(ValueError, match="learning_rate must be positive, got 0"):
+    with pytest.raises(ValueError, match="learning_rate must be positive and finite, got 0"):
         train(queries, keys, targets, weight_decay=0.1, d_k=2, learning_rate=0)
     with pytest.raises(ValueError, match="the objective at the start must be finite"):
         train(1e200 * queries, 1e200 * keys, targets, weight_decay=0.1, d_k=2)
     with pytest.raises(TypeError, match=r"queries must be a torch\.Tensor, got list"):
         train([[1.0]], keys, targets, weight_decay=0.1, d_k=2)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="learning_rate must be positive and finite, got inf"):
+        train(queries, keys, targets, weight_decay=0.1, d_k=2, learning_rate=float("inf"))
+    with pytest.raises(TypeError, match="d_k must be an integer, got float"):
+        train(queries, keys, targets, weight_decay=0.1, d_k=1.5)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match=r"targets must be a torch\.Tensor, got list"):
+        train(queries, keys, [0, 0, 0], weight_decay=0.1, d_k=2)  # pyright: ignore[reportArgumentType]

@@ -85,7 +85,7 @@ def test_paths_add_up_and_query_part_stays_on_the_diagonal(layer):
     whole = closed_form(layer)
     tokens = layer.x.shape[0]
     total = paths.value + paths.key
-    agree(total[~torch.eye(tokens, dtype=bool)], whole[~torch.eye(tokens, dtype=bool)])
+    agree(total[~torch.eye(tokens, dtype=torch.bool)], whole[~torch.eye(tokens, dtype=torch.bool)])
     diagonal = torch.arange(tokens)
     agree(total[diagonal, diagonal] + paths.query, whole[diagonal, diagonal])
 
@@ -150,17 +150,13 @@ def log_sum_exp_hessian(layer: Layer, row: int, head: int) -> Tensor:
 def check_query_part_is_hessian_form(layer, factor=1.0):
     """Query part = sum_h W_O W_V (hess Phi_i) B^T with B^T = c W_K^T W_Q."""
     heads = layer.heads
-    rows = [
-        sum(
-            heads.w_o[h]
-            @ heads.w_v[h]
-            @ log_sum_exp_hessian(layer, i, h)
-            @ (heads.scale * heads.w_k[h].T @ heads.w_q[h])
-            for h in range(heads.weights.shape[0])
-        )
-        for i in range(layer.x.shape[0])
-    ]
-    agree(factor * torch.stack(rows), numerics.query_part(heads), scale=closed_form(layer).abs().max())
+    count, tokens = heads.weights.shape[:2]
+    hessians = torch.stack(
+        [torch.stack([log_sum_exp_hessian(layer, i, h) for i in range(tokens)]) for h in range(count)]
+    )
+    bilinear = heads.scale * heads.w_k.transpose(-1, -2) @ heads.w_q  # B^T
+    parts = torch.einsum("hov,hvp,hipr,hre->ioe", heads.w_o, heads.w_v, hessians, bilinear)
+    agree(factor * parts, numerics.query_part(heads), scale=closed_form(layer).abs().max())
 
 
 @claim("A1.forms", "property")
@@ -285,6 +281,14 @@ def test_bad_input_is_named():
     with pytest.raises(ValueError, match="a residual needs outputs as wide as tokens"):
         numerics.jacobian_blocks(x, w, w, torch.randn(3, 2), residual=True)
     with pytest.raises(ValueError, match="norm must be 'fro' or 'spectral'"):
-        numerics.sensitivity_map(x, w, w, w, norm="nuclear")
+        numerics.sensitivity_map(x, w, w, w, norm="nuclear")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="the scores must be finite, got"):
+        numerics.sensitivity_map(1e100 * x, 1e100 * w, 1e100 * w, w)
+    with pytest.raises(ValueError, match="the values must be finite, got"):
+        numerics.jacobian_blocks(1e200 * x, 0 * w, 0 * w, 1e200 * w)
+    with pytest.raises(ValueError, match="w_k must hold values, got a tensor on the meta device"):
+        numerics.jacobian_blocks(x, w, w.to("meta"), w)
+    with pytest.raises(ValueError, match="rows must name at least one row"):
+        numerics.sensitivity_map(x, w, w, w, rows=[])
     with pytest.raises(ValueError, match=r"rows must lie in 0 \.\. 2, got 3"):
         numerics.sensitivity_map(x, w, w, w, rows=[3])

@@ -563,3 +563,5 @@ def test_bad_input_is_named():
         numerics.limit_diagonal_block(law, x, w, w, torch.randn(3, 2), residual=True)
     with pytest.raises(ValueError, match=r"others must have shape \(..., n, 2\), got \(4, 3\)"):
         numerics.limit_weights(law, torch.randn(4, 3), x, w, w, w)
+    with pytest.raises(TypeError, match="u must have the dtype of the law"):
+        numerics.Gaussian(torch.zeros(2), torch.eye(2)).gradient(torch.zeros(2, dtype=torch.float32))

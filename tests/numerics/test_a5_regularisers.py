@@ -531,6 +531,13 @@ def test_a_wrong_order_after_the_softmax_is_refuted(wrong):
 # What is refused
 
 
+def test_a_large_penalty_of_either_sign_has_its_limit():
+    weights = torch.tensor([[1.0, 0.0, 0.0], [0.25, 0.75, 0.0], [0.5, 0.5, 0.0]])
+    agree(numerics.penalised_weights(weights, 1e4), torch.tensor([[1.0, 0, 0], [0, 1.0, 0], [0.5, 0.5, 0]]))
+    # A row that sees one key keeps it, whatever the penalty on it.
+    agree(numerics.penalised_weights(weights, -1e4), torch.tensor([[1.0, 0, 0], [1.0, 0, 0], [0.5, 0.5, 0]]))
+
+
 def test_bad_input_is_named():
     heads = unit_layer(0.0, 1.0, -1.0).heads
     alone = torch.eye(2)
@@ -565,3 +572,5 @@ def test_bad_input_is_named():
             factor=0.0,
             blocked=torch.eye(2, dtype=torch.bool),
         )
+    with pytest.raises(ValueError, match="every row of weights must sum to 1, got 2"):
+        numerics.expected_score_dropout_weights(torch.ones(2, 2), 0.2)

@@ -282,3 +282,7 @@ def test_bad_input_is_named():
         numerics.convolution_shares(3, 2, 0)
     with pytest.raises(ValueError, match="width must be an integer of at least 1, got 0"):
         numerics.convolution_favours_first(3, 0, 2)
+    with pytest.raises(ValueError, match="layers must be an integer of at least 1, got None"):
+        numerics.convolution_lost_mass(3, 2, None)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="layers must be an integer of at least 1, got None"):
+        numerics.convolution_shares(3, 2, None)  # pyright: ignore[reportArgumentType]

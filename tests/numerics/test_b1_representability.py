@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 import numerics
+from numerics.convex_hulls import exact_nearest_weights
+from numerics.token_clouds import integer_gram
 from tests.evidence import agree, at_most, claim, refuted, same_answer
 from tests.token_clouds import KINDS, TokenCloud, build_cloud, clouds
 
@@ -133,7 +135,7 @@ def test_equal_weights_are_no_certificate():
 @claim("B1.certificate", "near-miss")
 def test_negative_weights_are_no_certificate():
     certificate = numerics.FarkasCertificate((Fraction(2), Fraction(-1)), (Fraction(1), Fraction(0)), "made up")
-    same_answer(certificate.proves([[1, 1], [2, 2]], [5, 0]), False)
+    refuted(lambda made_up: same_answer(made_up.proves([[1, 1], [2, 2]], [5, 0]), True), st.just(certificate))
     assert not any(entry for row in certificate.residual([[1, 1], [2, 2]], [5, 0]) for entry in row)
 
 
@@ -341,6 +343,27 @@ def test_hull_distance_is_proven_from_both_sides(cloud):
     agree(found.lower, found.distance)
 
 
+@given(rational_clouds(), st.integers(0, 2**16))
+def test_exact_weights_are_optimal_from_any_start(case, seed):
+    """The nearest point y has y . p_j >= ||y||^2 for every j, exactly, whatever convex weights one starts from."""
+    gram = integer_gram(case[0])
+    drawn = [Fraction(int(w)) for w in np.random.default_rng(seed).integers(0, 4, len(gram))]
+    start = [weight / sum(drawn) for weight in drawn] if any(drawn) else [Fraction(1, len(gram))] * len(gram)
+    weights = exact_nearest_weights(gram, start)
+    assert min(weights) >= 0
+    assert sum(weights) == 1
+    inner = [sum(w * g for w, g in zip(weights, row, strict=True)) for row in gram]
+    assert min(inner) >= sum(w * x for w, x in zip(weights, inner, strict=True))
+
+
+def test_a_hair_off_the_hull_is_off_it():
+    off = numerics.hull_distance([[0.5, np.nextafter(1.0, 2.0)], [-0.5, -1.0]])
+    assert not off.inside
+    # The line through the points passes 0 at |det|/length = (half of one unit in the last place)/length.
+    agree(off.distance, 2.0**-53 / np.hypot(1.0, 2.0))
+    assert numerics.hull_distance([[0.5, 1.0], [-0.5, -1.0]]).inside
+
+
 def test_certificates_of_many_tokens_stay_quick_and_exact():
     cloud = build_cloud(n=60, d=8, seed=1)
     found = numerics.representability(cloud.tokens, cloud.sink)
@@ -350,9 +373,17 @@ def test_certificates_of_many_tokens_stay_quick_and_exact():
 
 def test_an_undecidable_large_cloud_is_an_error():
     cloud = build_cloud(n=400, d=60, seed=1)
-    centred = np.vstack([cloud.tokens, -cloud.tokens])
+    a_hair_off = cloud.tokens.copy()
+    a_hair_off[:, 0] = 1e-17
     with pytest.raises(ArithmeticError, match="too large for exact arithmetic"):
-        numerics.hull_distance(centred)
+        numerics.hull_distance(a_hair_off)
+
+
+def test_a_large_cloud_around_the_target_is_decided_by_the_points_that_carry_weight():
+    cloud = build_cloud(n=800, d=12, seed=1)
+    found = numerics.representability(cloud.tokens, 100 * cloud.sink)
+    assert found.certificate is not None
+    assert found.certificate.proves(cloud.tokens, 100 * cloud.sink)
 
 
 def test_bad_input_is_named():
@@ -367,3 +398,7 @@ def test_bad_input_is_named():
         numerics.wendel_probability(0, 3)
     with pytest.raises(ValueError, match="points must have shape"):
         numerics.hull_distance([1.0, 2.0])
+    with pytest.raises(ValueError, match="target must have 2 entries"):
+        numerics.hull_distance(tokens, [1.0])
+    with pytest.raises(ValueError, match="query_bias must be finite"):
+        numerics.sink_margins(tokens, [0, 0], np.eye(2), query_bias=[np.nan, 0])

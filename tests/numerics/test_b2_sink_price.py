@@ -131,7 +131,9 @@ def test_fewer_keys_to_beat_cost_no_more(pattern, cloud):
 def test_the_full_price_is_not_the_partial_one(pattern):
     def check(cloud):
         full = numerics.sink_price(cloud.tokens, cloud.sink)
-        agree(numerics.sink_program(cloud.tokens, cloud.sink, pattern=pattern).value, full.value, tolerance="program")
+        if full.value < inf:
+            partial = numerics.sink_program(cloud.tokens, cloud.sink, pattern=pattern)
+            agree(partial.value, full.value, tolerance="program")
 
     refuted(check, clouds(kinds=("shifted",), min_tokens=2))
 
@@ -177,7 +179,7 @@ def test_weight_decay_is_the_nuclear_norm(weights):
 
 
 @claim("B2.weight-decay", "property")
-@settings(max_examples=10)
+@settings(max_examples=4)
 @given(st.integers(0, 2**16))
 def test_descent_finds_nothing_cheaper(seed):
     """Gradient descent on both projections, B held by a penalty that grows: the cost ends at the nuclear norm."""
@@ -314,6 +316,22 @@ def test_prices_scale_with_the_tokens_over_the_whole_range():
         numerics.sink_price(1e-200 * cloud.tokens, 1e-200 * cloud.sink)
 
 
+def test_rationals_are_subtracted_before_they_are_rounded():
+    # The sink is 5/(11 k) off the hull: of that, the difference of two floats near 1 would keep three digits.
+    k, side = 10**13, Fraction(1, 7)
+    tokens: Any = [[Fraction(1), side], [1 + Fraction(2, 3 * k), side]]
+    sink: Any = [1 - Fraction(5, 11 * k), side]
+    expected = float(Fraction(11 * k, 5)) / sqrt(1 + 1 / 49)
+    for norm in NORMS:
+        agree(numerics.sink_program(tokens, sink, norm=norm).value, expected, tolerance="program")
+
+
+def test_long_integers_keep_their_digits():
+    far = 2**60
+    found = numerics.sink_program([[far + 1, far]], [far + 4, far + 4])
+    agree(found.value, 1 / (5 * sqrt(2.0) * far), tolerance="program")
+
+
 def test_bad_input_is_named():
     tokens = np.ones((3, 2))
     nan = tokens.copy()
@@ -340,3 +358,17 @@ def test_bad_input_is_named():
         numerics.sink_program(tokens, [0, 0], pattern=cast(Any, "band"))
     with pytest.raises(ValueError, match="d_k must be at least the rank of the matrix, 2, got 1"):
         numerics.cheapest_projections(np.eye(2), 1)
+    with pytest.raises(TypeError, match="d_k must be an integer, got float"):
+        numerics.cheapest_projections(np.outer([1, 2], [3, 4]), cast(Any, 1.5))
+    with pytest.raises(ValueError, match="solvers must be among 'CLARABEL', 'SCS', got 'MAGIC'"):
+        numerics.sink_program(tokens, [0, 0], solvers=cast(Any, ("MAGIC",)))
+    with pytest.raises(TypeError, match="tokens must be an array of real numbers: setting an array element"):
+        numerics.sink_price(cast(Any, [[1, 2], [3]]), [0, 0])
+    with pytest.raises(TypeError, match="sink must be an array of real numbers: Can't call numpy"):
+        numerics.sink_price(tokens, cast(Any, torch.ones(2, requires_grad=True)))
+    with pytest.raises(ValueError, match="tokens must not have masked entries"):
+        numerics.sink_price(np.ma.masked_equal([[1.0, -9.0], [2.0, 3.0]], -9.0), [0, 0])
+    with pytest.raises(ValueError, match="tokens must fit into float64"):
+        numerics.sink_price([[10**400, 1]], [0, 0])
+    with pytest.raises(ValueError, match="margin must fit into float64"):
+        numerics.sink_price(tokens, [0, 0], margin=10**400)

@@ -171,7 +171,7 @@ def check_program(case, norm: Norm, dual: Norm) -> None:
     at_most(2.0, margins.min(), scale=price.value * np.abs(keys).max() ** 2 * keys.shape[1] ** 2)
     matrices = pair_matrices(cloud, price.pairs, keys)
     total = np.einsum("k,kpr->pr", price.multipliers, matrices)
-    agree(numerics.matrix_norm(total, DUAL_NORM[norm]), 1.0)
+    agree(numerics.matrix_norm(total, DUAL_NORM[norm]), 1.0, tolerance="program")
     agree(2.0 * price.multipliers.sum(), price.lower)
     generator = np.random.default_rng(seed)
     # Weights near the best ones and far from them.
@@ -403,6 +403,45 @@ def test_prices_of_wide_tokens_need_only_their_span():
     agree(numerics.diagonal_price(tokens).value, numerics.diagonal_price(narrow).value, tolerance="program")
 
 
+def test_prices_out_of_range_are_errors_never_numbers():
+    tokens = np.array([[1.0, 0.0], [0.0, 1.0]])
+    for scale in (1e-100, 1e100):
+        agree(numerics.diagonal_price(scale * tokens, norm="fro").value * scale**2, 1.0, tolerance="program")
+        agree(numerics.scatter_bounds(scale * tokens)["fro"] * scale**2, 1.0)
+    with pytest.raises(ArithmeticError, match="out of float64's reach"):
+        numerics.diagonal_price(1e-200 * tokens)
+    with pytest.raises(ArithmeticError, match="the bound is out of float64's range"):
+        numerics.scatter_bounds(1e-200 * tokens)
+    assert numerics.scatter_bounds(1e200 * tokens)["fro"] == 0.0
+    # Apart by less than float64 can tell: not the same, so not infinite, but nothing to compute with.
+    with pytest.raises(ArithmeticError, match="their largest distance is 0"):
+        numerics.scatter_bounds([[2**62 + 1, 1], [2**62, 1]])
+    # Collinear but for the rounding of the entries: a diagonal exists, at a price that no float64 matrix shows.
+    direction = np.random.default_rng(11).standard_normal(3)
+    almost = np.outer([-1.0, 2.0, 3.0], direction)
+    almost[2, 0] = np.nextafter(almost[2, 0], np.inf)
+    with pytest.raises(ArithmeticError):
+        numerics.diagonal_price(almost)
+
+
+@settings(max_examples=15)
+@given(st.sampled_from(NORMS), st.sampled_from((1e-4, 1e-6, 1e-8, 1e-9, 1e-10)), st.integers(0, 2**16))
+def test_what_is_proven_holds_in_exact_arithmetic(norm, width, seed):
+    """Nearly equal tokens: every margin of the matrix in rationals, or an error, never a smaller one."""
+    generator = np.random.default_rng(seed)
+    tokens = generator.standard_normal(3) + width * generator.standard_normal((3, 3))
+    try:
+        found = numerics.diagonal_price(tokens, norm=norm)
+    except ArithmeticError:
+        return
+    assert found.matrix is not None
+    rows, B = [[[Fraction(entry) for entry in row] for row in part.tolist()] for part in (tokens, found.matrix)]
+    for own, other in found.pairs.tolist():
+        scores = [sum(x * b for x, b in zip(rows[own], column, strict=True)) for column in zip(*B, strict=True)]
+        gap = [x - y for x, y in zip(rows[own], rows[other], strict=True)]
+        at_most(1 - 1e-6, float(sum(s * g for s, g in zip(scores, gap, strict=True))))
+
+
 def test_bad_input_is_named():
     with pytest.raises(ValueError, match="norm must be one of 'nuclear', 'fro', 'spectral', got 'l1'"):
         numerics.diagonal_price(np.eye(2), norm=cast(Any, "l1"))
@@ -418,3 +457,9 @@ def test_bad_input_is_named():
         numerics.circle_diagonal(2 * np.eye(3))
     with pytest.raises(ValueError, match="ranks must be at least 1, got 0"):
         numerics.diagonal_price_by_rank(np.eye(2), ranks=(0, 1))
+    with pytest.raises(TypeError, match="ranks must be an integer, got float"):
+        numerics.diagonal_price_by_rank(np.eye(2), ranks=cast(Any, (1.5,)))
+    with pytest.raises(ValueError, match="ranks must name at least one rank, got none"):
+        numerics.diagonal_price_by_rank(np.eye(2), ranks=())
+    with pytest.raises(ValueError, match=r"matrix must be finite, got nan at \(0, 0\)"):
+        numerics.matrix_norm(np.array([[np.nan]]), "fro")

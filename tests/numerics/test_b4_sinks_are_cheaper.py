@@ -508,3 +508,7 @@ def test_bad_input_is_named():
         numerics.training_optimum(SinkFamily(4), "sink", weight_decay=0, d_k=2)
     with pytest.raises(ValueError, match="pattern must be one of 'sink', 'diagonal', got 'band'"):
         numerics.decay_threshold(SinkFamily(4), "band", d_k=2)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match="others must be an integer, got float"):
+        numerics.margins_for_leak(0.1, float("nan"))  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match="d_k must be an integer, got float"):
+        numerics.training_optimum(SinkFamily(4), "sink", weight_decay=0.1, d_k=1.5)  # pyright: ignore[reportArgumentType]

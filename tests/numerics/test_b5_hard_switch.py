@@ -259,6 +259,16 @@ def test_degenerate_heads_have_a_sandwich():
     assert numerics.least_lead(5, 0.0, 0.5) == math.inf
 
 
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_tiny_and_huge_values_keep_their_lengths(scale):
+    weights = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.25, 0.25], [0.2, 0.4, 0.4]])
+    values = torch.tensor([[0.0, 0.0], [3.0, 4.0], [3.0, -4.0]])
+    one, scaled = numerics.hard_switch(weights, values), numerics.hard_switch(weights, scale * values)
+    for name in ("lower", "output", "upper"):
+        agree(getattr(scaled, name) / scale, getattr(one, name))
+    agree(numerics.diagonal_floor(weights, scale * values) / scale, numerics.diagonal_floor(weights, values))
+
+
 def test_bad_input_is_named():
     weights, values = torch.eye(2), torch.ones(2, 1)
     with pytest.raises(ValueError, match=r"values must have shape \(2, 'd_v'\), got \(3, 1\)"):
@@ -275,3 +285,5 @@ def test_bad_input_is_named():
         numerics.silence_bound(-1, 1)
     with pytest.raises(ValueError, match="copies must be at least 1, got 0"):
         numerics.least_lead(0, 0.1, 1.0)
+    with pytest.raises(TypeError, match="copies must be an integer, got float"):
+        numerics.least_lead(float("nan"), 0.1, 1.0)  # pyright: ignore[reportArgumentType]

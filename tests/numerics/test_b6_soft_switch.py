@@ -135,6 +135,14 @@ def test_two_tokens_leak_nothing(layer):
     agree(torch.stack([found.leak, found.distance, found.bound]), torch.zeros(3, *found.leak.shape), scale=1.0)
 
 
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_tiny_and_huge_values_keep_their_lengths(scale):
+    weights = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.25, 0.25], [0.2, 0.4, 0.4]])
+    values = torch.tensor([[0.0, 0.0], [3.0, 4.0], [3.0, -4.0]])
+    one, scaled = numerics.soft_switch(weights, values), numerics.soft_switch(weights, scale * values)
+    agree(torch.stack([scaled.distance, scaled.bound]) / scale, torch.stack([one.distance, one.bound]))
+
+
 def test_bad_input_is_named():
     with pytest.raises(ValueError, match="at least one other token are needed, got T = 1"):
         numerics.soft_switch(torch.ones(1, 1), torch.ones(1, 2))

@@ -526,6 +526,13 @@ def test_depth_curves_for_a_batch_are_those_of_its_members():
     agree(curve.relative[1], numerics.depth_curve(both[1], weights, residual=True).relative)
 
 
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_relative_dispersion_does_not_depend_on_the_scale(scale):
+    x = torch.tensor([[1.0, 2.0], [0.5, -1.0], [3.0, 0.0]])
+    agree(numerics.relative_dispersion(scale * x), numerics.relative_dispersion(x))
+    agree(numerics.uniform_relative_dispersion(scale * x, 0.5), numerics.uniform_relative_dispersion(x, 0.5))
+
+
 def test_bad_input_is_named():
     with pytest.raises(ValueError, match=r"every row of weights must sum to 1, got 2.0 in row \(1,\)"):
         numerics.dobrushin(torch.tensor([[1.0, 0.0], [1.0, 1.0]]))
@@ -547,3 +554,11 @@ def test_bad_input_is_named():
         numerics.depth_curve(torch.ones(3, 2), [torch.eye(3), torch.eye(2)])
     with pytest.raises(ValueError, match=r"w_v must have shape \(2, 2\)"):
         numerics.depth_curve(torch.ones(3, 2), [torch.eye(3)], torch.ones(3, 2))
+    with pytest.raises(ValueError, match="eta must be finite, got nan"):
+        numerics.uniform_relative_dispersion(torch.ones(2, 1), float("nan"))
+    with pytest.raises(TypeError, match="per_row must be an integer, got float"):
+        numerics.balanced_weights(3, 1.5)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match=r"dtype must be a real floating dtype, got torch\.int64"):
+        numerics.sink_weights(3, 0.2, dtype=torch.int64)
+    with pytest.raises(ValueError, match="covariance must be positive semidefinite"):
+        numerics.expected_dispersion(torch.eye(2), torch.eye(1), -torch.eye(1))
