@@ -471,7 +471,8 @@ def every_weighting_is_a_bound() -> Step:
 #
 # **Two tokens in closed form.** For $n = 2$ the matrix $A_\lambda$ has rank 1, so all norms agree, and the
 # price is $m/(\|x_1 - x_2\|\, \mathrm{dist}(0, \mathrm{conv}\{x_1, -x_2\}))$: a diagonal of two tokens is a
-# sink in disguise. It is infinite iff the tokens point the same way, as on the line above.
+# sink in disguise. It is infinite iff the tokens are equal, one of them is 0, or both point the same way, as on the
+# line above.
 
 
 # %%
@@ -705,7 +706,8 @@ def nuclear_norm_of_the_circle() -> Step:
 
 # %% [markdown]
 # At $n = 3$ this is $2 m$, the least price of all, $(n-1) m$: nothing is lost. (At $n = 2$ too: the circle is
-# then a line.) From $n = 4$ on it costs more: $4 m$ against $3 m$, and for large $n$ about $m n^3/(2 \pi^2)$
+# then a line.) From $n = 4$ on it costs more, since $\cos(2 \pi/n) \ge 0$ there and so the price is at least $m n$:
+# $4 m$ against $3 m$ at $n = 4$, and for large $n$ about $m n^3/(2 \pi^2)$
 # against $m n$. Nothing of rank below $n - 1$ has the least price: equality in the nuclear bound makes $B$
 # symmetric and every margin $m$, so $B_{st} = B_{ss} - m$ in the tokens' basis, which is $m I + \beta\, 1 1^T$.
 # **A diagonal of orthonormal tokens can be made at rank 2, but it pays for it.** Numerics draws price against

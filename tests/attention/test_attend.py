@@ -229,6 +229,8 @@ def test_bad_input_is_named():
         attend(x, x, x[:2])
     with pytest.raises(ValueError, match=r"k must have shape \(\.\.\., T, width\), got \(2,\)"):
         attend(x, x[0], x)
+    with pytest.raises(ValueError, match=r"q must have shape \(\.\.\., T, width\), got \(3, 0\)"):
+        attend(x[:, :0], x[:, :0], x)
     with pytest.raises(ValueError, match=r"k must have batch dimensions that fit \(2,\), got \(3, 3, 2\)"):
         attend(x.expand(2, 3, 2), x.expand(3, 3, 2), x)
 

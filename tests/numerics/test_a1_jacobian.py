@@ -288,7 +288,34 @@ def test_bad_input_is_named():
         numerics.jacobian_blocks(1e200 * x, 0 * w, 0 * w, 1e200 * w)
     with pytest.raises(ValueError, match="w_k must hold values, got a tensor on the meta device"):
         numerics.jacobian_blocks(x, w, w.to("meta"), w)
+    with pytest.raises(ValueError, match=r"rows must lie in 0 \.\. 2, got -1"):
+        numerics.sensitivity_map(x, w, w, w, rows=[-1])
+    with pytest.raises(ValueError, match="chunk must be at least 1, got 0"):
+        numerics.sensitivity_map(x, w, w, w, chunk=0)
     with pytest.raises(ValueError, match="rows must name at least one row"):
         numerics.sensitivity_map(x, w, w, w, rows=[])
     with pytest.raises(ValueError, match=r"rows must lie in 0 \.\. 2, got 3"):
         numerics.sensitivity_map(x, w, w, w, rows=[3])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        ({"w_k": torch.ones(3, 2)}, ValueError, r"w_q and w_k must have one shape, got \(2, 2\) and \(3, 2\)"),
+        ({"num_heads": 3}, ValueError, "w_q must have a multiple of num_heads = 3 rows"),
+        ({"w_o": torch.ones(2, 3)}, ValueError, "w_o must have 2 columns, one per row of w_v"),
+        ({"w_o": torch.ones(2)}, ValueError, r"w_o must have 2 dimension\(s\)"),
+        ({"w_o": torch.ones(2, 2, dtype=torch.float32)}, TypeError, "w_o must have the dtype of x"),
+        ({"b_q": torch.ones(3)}, ValueError, r"b_q must have 2 entries, got \(3,\)"),
+        ({"b_k": torch.ones(2, 1)}, ValueError, r"b_k must have 1 dimension\(s\)"),
+        ({"b_v": torch.ones(2, dtype=torch.float32)}, TypeError, "b_v must have the dtype of x"),
+        ({"bias": torch.eye(3, dtype=torch.bool)}, TypeError, "bias must have a real floating dtype"),
+        ({"bias": -torch.inf * torch.ones(3, 3)}, ValueError, "bias must be finite; use blocked"),
+        ({"bias": torch.ones(2, 3)}, ValueError, r"bias must broadcast to \(1, 3, 3\)"),
+    ],
+)
+def test_a_bad_option_is_named(wrong, error, message):
+    w = torch.ones(2, 2, dtype=torch.float64)
+    wrong = {k: v.double() if isinstance(v, torch.Tensor) and error is ValueError else v for k, v in wrong.items()}
+    with pytest.raises(error, match=message):
+        numerics.jacobian_blocks(torch.ones(3, 2), **({"w_q": w, "w_k": w, "w_v": w} | wrong))
