@@ -778,11 +778,11 @@ def influence_of_one_token() -> Step:
 # %% [markdown]
 # By the central limit theorem $\sqrt{T}\, (\Phi'' - v)$ tends in law to a Gaussian of variance
 # $\mathbb{E}\, \psi(x)^2$. For Gaussian tokens its variance tends to that too: its fourth moment stays bounded. Where
-# $s_0 \ge M/2$ the error is at most a multiple of the errors of the three means, and those have all moments. The
-# event $s_0 < M/2$ is exponentially rare, as for every mean of positive terms (Chernoff), and there
-# $\Phi'' \le \max_l x_l^2$. So $T\, \mathrm{Var}(\Phi'') \to \mathbb{E}\, \psi(x)^2$. For $N(0, 1)$ tokens
-# $M = e^{u^2/2}$, $\mu = u$, $v = 1$, and $\mathbb{E}\, \psi^2$ needs the moments $\mathbb{E}\, x^k e^{2 u x}$: the
-# derivatives of $e^{t^2/2}$ at $t = 2 u$.
+# $s_0 \ge M/2$ the error is at most a polynomial in the errors of the three means, without a constant term, and
+# those have all moments. The event $s_0 < M/2$ is exponentially rare, as for every mean of positive terms
+# (Chernoff), and there $\Phi'' \le \max_l x_l^2$. So $T\, \mathrm{Var}(\Phi'') \to \mathbb{E}\, \psi(x)^2$.
+# For $N(0, 1)$ tokens $M = e^{u^2/2}$, $\mu = u$, $v = 1$, and $\mathbb{E}\, \psi^2$ needs the moments
+# $\mathbb{E}\, x^k e^{2 u x}$: the derivatives of $e^{t^2/2}$ at $t = 2 u$.
 
 
 # %%

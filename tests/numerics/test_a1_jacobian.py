@@ -1,6 +1,7 @@
 """A1 evaluated: closed form = reverse mode = forward mode = central differences, on random layers."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -317,5 +318,6 @@ def test_bad_input_is_named():
 def test_a_bad_option_is_named(wrong, error, message):
     w = torch.ones(2, 2, dtype=torch.float64)
     wrong = {k: v.double() if isinstance(v, torch.Tensor) and error is ValueError else v for k, v in wrong.items()}
+    layer: dict[str, Any] = {"w_q": w, "w_k": w, "w_v": w} | wrong
     with pytest.raises(error, match=message):
-        numerics.jacobian_blocks(torch.ones(3, 2), **({"w_q": w, "w_k": w, "w_v": w} | wrong))
+        numerics.jacobian_blocks(torch.ones(3, 2), **layer)
