@@ -706,9 +706,9 @@ def nuclear_norm_of_the_circle() -> Step:
 
 # %% [markdown]
 # At $n = 3$ this is $2 m$, the least price of all, $(n-1) m$: nothing is lost. (At $n = 2$ too: the circle is
-# then a line.) From $n = 4$ on it costs more, since $\cos(2 \pi/n) \ge 0$ there and so the price is at least $m n$:
-# $4 m$ against $3 m$ at $n = 4$, and for large $n$ about $m n^3/(2 \pi^2)$
-# against $m n$. Nothing of rank below $n - 1$ has the least price: equality in the nuclear bound makes $B$
+# then a line.) From $n = 4$ on it costs more: there $\cos(2 \pi/n) \ge 0$, so the price is at least $m n$. At $n = 4$
+# it is $4 m$ against $3 m$, and for large $n$ about $m n^3/(2 \pi^2)$ against $m n$. Nothing of rank below $n - 1$
+# has the least price: equality in the nuclear bound makes $B$
 # symmetric and every margin $m$, so $B_{st} = B_{ss} - m$ in the tokens' basis, which is $m I + \beta\, 1 1^T$.
 # **A diagonal of orthonormal tokens can be made at rank 2, but it pays for it.** Numerics draws price against
 # rank.
