@@ -171,6 +171,8 @@ def check_program(case, norm: Norm, dual: Norm) -> None:
     at_most(2.0, margins.min(), scale=price.value * np.abs(keys).max() ** 2 * keys.shape[1] ** 2)
     matrices = pair_matrices(cloud, price.pairs, keys)
     total = np.einsum("k,kpr->pr", price.multipliers, matrices)
+    # What proves the lower side is "at most 1"; how far below, counted rounding decides.
+    at_most(numerics.matrix_norm(total, DUAL_NORM[norm]), 1.0)
     agree(numerics.matrix_norm(total, DUAL_NORM[norm]), 1.0, tolerance="program")
     agree(2.0 * price.multipliers.sum(), price.lower)
     generator = np.random.default_rng(seed)
