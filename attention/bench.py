@@ -138,7 +138,9 @@ def layer_comparisons(sequences: int, seed: int) -> list[Comparison]:
         seed: of the tokens and weights.
 
     Returns:
-        Against MultiheadAttention with every head's weights, and without weights.
+        Against MultiheadAttention with every head's weights, and without weights; then what no layer with these
+        projections can beat, the one that makes queries, keys and values and the one of the output, without attention
+        between them.
     """
     torch.manual_seed(seed)
     ours = TemporalAttention(LAYER_WIDTH, LAYER_HEADS, dropout=WeightDropout(LAYER_DROPOUT), dtype=torch.float32)
@@ -146,6 +148,13 @@ def layer_comparisons(sequences: int, seed: int) -> list[Comparison]:
         LAYER_WIDTH, LAYER_HEADS, dropout=LAYER_DROPOUT, batch_first=True, dtype=torch.float32
     )
     x = torch.randn(sequences, LAYER_TOKENS, LAYER_WIDTH, dtype=torch.float32, requires_grad=True)
+    projections = nn.ModuleList(
+        nn.Linear(LAYER_WIDTH, width, dtype=torch.float32) for width in (3 * LAYER_WIDTH, LAYER_WIDTH)
+    )
+
+    def without_attention() -> Tensor:
+        into, out = projections
+        return x + out(into(x)[..., :LAYER_WIDTH])
 
     def step(layer: nn.Module, output: Tensor) -> Tensor:
         return torch.autograd.grad(output.square().mean(), [x, *layer.parameters()])[0]
@@ -164,6 +173,13 @@ def layer_comparisons(sequences: int, seed: int) -> list[Comparison]:
             "nn.MultiheadAttention, need_weights=False",
             lambda: step(ours, ours(x)),
             lambda: step(rival, x + rival(x, x, x, need_weights=False)[0]),
+            same=False,
+        ),
+        Comparison(
+            f"the limit: projections alone, {shape}",
+            "nn.MultiheadAttention, need_weights=True",
+            lambda: step(projections, without_attention()),
+            lambda: step(rival, x + rival(x, x, x, average_attn_weights=False)[0]),
             same=False,
         ),
     ]

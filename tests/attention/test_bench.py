@@ -74,19 +74,20 @@ def test_sides_that_differ_are_not_timed():
 
 def test_it_measures_and_reports():
     measurements = bench.bench(tokens=[3, 4], sequences=2, repeats=3)
-    assert len(measurements) == 6
+    assert len(measurements) == 7
     for m in measurements:
         least, middle, greatest = m.ratios
         assert 0 < least <= middle <= greatest
         assert min(m.seconds) > 0
         assert min(m.peak_bytes) > 0
     text = bench.report(measurements)
-    assert len(text.splitlines()) == 4 + 1 + 6
+    assert len(text.splitlines()) == 4 + 1 + 7
     for name in (
         "jacobian_blocks, T = 3, d = 8",
         "torch.func.jacrev, then norms",
         "need_weights=True",
         "need_weights=False",
+        "the limit: projections alone",
     ):
         assert name in text
 

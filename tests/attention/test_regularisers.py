@@ -159,7 +159,7 @@ def test_the_draw_is_shared_only_where_so_named():
 
 
 def test_shared_dropout_is_that_of_the_public_code():
-    # Its layer: torch.rand(T) < p picks the diagonal entries of one additive mask for the whole call.
+    # Its layer: T Bernoullis pick the diagonal entries of one additive mask for the whole call.
     layer = TemporalAttention(8, 2, diagonal=DiagonalDropout(0.4, shared=True), residual=False)
     builtin = torch.nn.MultiheadAttention(8, 2, batch_first=True)
     projections = layer.projections()
@@ -172,7 +172,7 @@ def test_shared_dropout_is_that_of_the_public_code():
         torch.manual_seed(seed)
         found = layer(x)
         torch.manual_seed(seed)
-        picked = torch.rand(12, dtype=torch.float32) < 0.4
+        picked = regularisers.bernoulli(0.4, torch.Size((12,)), x.device)
         additive = torch.zeros(12, 12).masked_fill(torch.diag(picked), -torch.inf)
         agree(found, builtin(x, x, x, attn_mask=additive)[0])
 

@@ -321,3 +321,30 @@ def test_a_bad_option_is_named(wrong, error, message):
     layer: dict[str, Any] = {"w_q": w, "w_k": w, "w_v": w} | wrong
     with pytest.raises(error, match=message):
         numerics.jacobian_blocks(torch.ones(3, 2), **layer)
+
+
+@pytest.mark.parametrize("keys", [1, 2, 12, 15, 16, 40])
+def test_short_rows_of_float32_have_the_weights_and_derivatives_of_long_ones(keys):
+    scores = 3 * torch.randn(5, 4, keys, dtype=torch.float32)
+    blocked = torch.rand(5, 4, keys) < 0.4
+    blocked[..., 0] = False
+    slope = torch.randn(5, 4, keys, dtype=torch.float32)
+
+    def both(softmax):
+        def value(scores):
+            return (softmax(scores) * slope).square().sum()
+
+        first = torch.func.grad(value)
+        second = torch.func.jvp(first, (scores,), (slope,))[1]
+        return softmax(scores), first(scores), second
+
+    ours = both(lambda scores: numerics.masked_softmax(scores, blocked))
+    usual = both(lambda scores: torch.softmax(scores.masked_fill(blocked, -torch.inf), dim=-1))
+    for found, wanted in zip(ours, usual, strict=True):
+        agree(found, wanted)
+    assert (ours[0][blocked] == 0).all()
+
+
+def test_scores_at_the_edge_of_float32_do_not_overflow():
+    scores = torch.tensor([[3e38, 3e38, -3e38]], dtype=torch.float32)
+    assert numerics.masked_softmax(scores).tolist() == [[0.5, 0.5, 0.0]]
