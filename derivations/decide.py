@@ -26,6 +26,7 @@ from sympy import (
     Dummy,
     Expr,
     Float,
+    I,
     Integer,
     MatrixBase,
     Rational,
@@ -228,7 +229,9 @@ def _nonzero_at(expr: Expr, seed: int) -> bool:
         return False
     # evalf raises its working precision until the digits it returns are right, or gives up with precision 1.
     number = value.evalf(DIGITS)
-    return bool(number.is_number and number.is_comparable and abs(number) > Rational(1, 10**20))
+    # What is real may be written with I, and then keeps a rounded zero beside it.
+    parts = number.as_real_imag() if number.is_number and number.has(I) else (number,)
+    return any(part.is_number and part.is_comparable and abs(part) > Rational(1, 10**20) for part in parts)
 
 
 def _nonzero_instance(expr: Expr, rules: Sequence[Rule], sizes: Mapping[Symbol, int]) -> bool:

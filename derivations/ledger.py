@@ -841,6 +841,89 @@ PART_B = (
         "holds under",
         "symbolic, every T, d",
     ),
+    Claim(
+        "B8.rotary",
+        OURS,
+        "",
+        "With rotary positions s_ij = x_i^T B_{p_i - p_j} x_j = c Re sum_r e^{i theta_r (p_j - p_i)} conj(w_r . x_i) "
+        "(z_r . x_j), w_r and z_r the complex rows of W_Q and W_K: B depends on the distance alone.",
+        "",
+        "holds",
+        "symbolic, every d and number of planes",
+    ),
+    Claim(
+        "B8.rotary-alignment",
+        TEMPTING,
+        "",
+        "With rotary positions too, a causal sink can be made iff 0 is not in conv{x_i} and x_0 is not in conv{x_j}.",
+        "",
+        "fails",
+        "exact certificate, d = 1, theta = pi: x_0 = x_1 = 1 makes a sink, x_0 = -1, x_1 = 1 makes none",
+    ),
+    Claim(
+        "B8.rotary-price",
+        OURS,
+        "",
+        "Every lambda >= 0 on the pairs bounds a rotary pattern: (||W_Q||_F^2 + ||W_K||_F^2)/2 >= sqrt(d_k) m "
+        "sum(lambda)/max_r ||M_r||, for a sink M_r = sum lambda_ij conj(y_i)(y_0 - y_j)^T, y_i = e^{i theta_r p_i} "
+        "x_i; if lambda != 0 and all M_r = 0, nothing makes it. The best lambda gives sqrt(d_k) min sum_r ||Z_r||_*, "
+        "which is the price where an optimal Z_r has rank at most 1 for each r. Equal positions give back B2.",
+        "",
+        "holds",
+        "symbolic, every n, d and number of planes; strong duality in words",
+    ),
+    Claim(
+        "B8.query-bias",
+        TEMPTING,
+        "",
+        "With rotary positions too, a query bias removes the first condition: x_0 outside conv{x_j} is enough "
+        "for a sink.",
+        "",
+        "fails",
+        "exact certificate: d = 1, x_0 = 2, x_1 = x_2 = 1, theta = pi: the phases of the queries cancel",
+    ),
+    Claim(
+        "B8.key-bias",
+        TEMPTING,
+        "",
+        "With rotary positions too, a key bias has no effect at all.",
+        "",
+        "fails",
+        "exact certificate: theta = pi, q_1 = 1, b_K = -1 adds 2c to a margin; W_K = 0 and b_K alone make a sink",
+    ),
+    Claim(
+        "B8.margins",
+        OURS,
+        "",
+        "The least norm of B with x_i^T B (x_0 - x_j) >= m_i for all i, j >= 1 is 1/(dist(0, conv{x_i/m_i}) "
+        "dist(x_0, conv{x_j})), in every norm of B2.price at once, attained at rank 1.",
+        "every m_i > 0",
+        "holds under",
+        "symbolic, every n and d",
+    ),
+    Claim(
+        "B8.cut",
+        OURS,
+        "",
+        "A causal sink costs at least m/(dist(0, conv{x_i : i >= t}) dist(x_0, conv{x_j : j <= t})) for every cut t, "
+        "and at most m/(g_q g_k), in every norm of B2.price. Between the two the price may differ from norm to norm: "
+        "x = (1, 0), (0, 2), x_0 = (1, 2), m = 1 costs sqrt(5)/4 spectral (the best cut), 3/4 Frobenius, 1 nuclear, "
+        "below 5/4.",
+        "",
+        "holds",
+        "symbolic, every n, d and cut; exact certificates",
+    ),
+    Claim(
+        "B8.grouped",
+        OURS,
+        "",
+        "g heads that share W_K: (sum_h ||W_Q,h||_F^2 + ||W_K||_F^2)/2 >= sqrt(d_k) ||[B_1; ..; B_g]||_*, and >= "
+        "sqrt(d_k sum_h ||B_h||_*^2). g sinks of margin m cost sqrt(g d_k) m/G, attained at rank 1: per head 1/sqrt(g) "
+        "of a head with its own keys.",
+        "",
+        "holds",
+        "symbolic, every g, d and d_k",
+    ),
 )
 
 LEDGER: tuple[Claim, ...] = PART_A + PART_B

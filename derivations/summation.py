@@ -11,7 +11,8 @@ where a *structure* is a product of factors under sums, with its summation indic
 by structure, the coefficients are: that last question is one of rational functions (``derivations.decide``).
 
 What the normal form knows: sums are linear, sums may be exchanged, ``sum_l delta_lj f(l) = f(j)``,
-``sum_l 1 = T``, ``exp(y + z) = exp(y) exp(z)``; and whatever *rules* a step adds, ``RowStochastic`` above all.
+``sum_l 1 = T``, ``exp(y + z) = exp(y) exp(z)``, ``exp(y) exp(-y) = 1``; and whatever *rules* a step adds,
+``RowStochastic`` above all.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -256,7 +257,7 @@ def _simplify(term: Term, rules: tuple[Rule, ...]) -> Iterator[Term]:
     while True:
         if any(factor == 0 and power.is_positive for factor, power in term.factors):
             return
-        changed = _contract(term) or _drop_idle(term)
+        changed = _contract(term) or _cancel(term) or _drop_idle(term)
         if changed is None:
             for rule in rules:
                 changed = rule.rewrite(term)
@@ -288,6 +289,16 @@ def _contract(term: Term) -> Term | None:
             if any(f.has(second) for f, _ in rest):
                 return Term(((factor, S.One), *((f.xreplace({second: first}), e) for f, e in rest)), term.bound)
     return None
+
+
+def _cancel(term: Term) -> Term | None:
+    """exp(y) exp(-y) = 1."""
+    powers: dict[Expr, Expr] = {}
+    for factor, power in term.factors:
+        if isinstance(factor, exp):
+            powers[factor] = powers.get(factor, S.Zero) + power
+    gone = {factor for factor, power in powers.items() if power == 0}
+    return Term(tuple(pair for pair in term.factors if pair[0] not in gone), term.bound) if gone else None
 
 
 def _drop_idle(term: Term) -> Term | None:

@@ -6,6 +6,7 @@ from sympy import (
     E,
     Float,
     Function,
+    I,
     IndexedBase,
     Integer,
     Matrix,
@@ -37,6 +38,7 @@ always_zero_too = exp(y * (z + 1)) - exp(y * z + y)
         (exp(2 * y) / (1 + exp(y)), exp(y) / (1 + exp(-y))),
         (exp(y / 2) ** 2, exp(y)),
         (E * exp(2), exp(3)),
+        (exp(I * y) * (exp(-I * y) + exp(I * z)), 1 + exp(I * (y + z))),
         (1 / (1 + 1 / y), y / (y + 1)),
         (Matrix([y, exp(z) ** 2]), Matrix([y, exp(2 * z)])),
         (S.true, S.true),
@@ -59,6 +61,8 @@ def test_equal_is_proven(left, right):
         (over(l, v[l]), 2 * over(m, v[m])),
         (S.true, S.false),
         (Function("f")(y), Function("f")(z)),
+        ((exp(I * y) + exp(-I * y)) / 2, (exp(I * y) - exp(-I * y)) / (2 * I)),
+        (exp(I * y), exp(-I * y)),
     ],
 )
 def test_a_wrong_identity_is_refuted(left, right):

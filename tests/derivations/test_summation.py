@@ -108,6 +108,12 @@ def test_an_index_in_an_exponent_is_an_index():
     assert stochastic(over(l, a[i, l] * w**l - w**l / T), 0) is False
 
 
+def test_an_exponential_and_its_inverse_cancel():
+    assert same(over(l, exp(y[l] * (w + 2)) * exp(-2 * y[l])), over(m, exp(w * y[m]))) is True
+    assert same(over(l, over(p, exp(y[l] + z[p]) * exp(-z[p]))), d * over(l, exp(y[l]))) is True
+    assert same(over(l, exp(y[l] * (w + 2)) * exp(2 * y[l])), over(m, exp(w * y[m]))) is False
+
+
 def test_the_rules_apply_to_nothing_else():
     orthogonal = equal_sums(InnerProduct(y, z, d, lambda: Integer(0), lambda: {y[0]: 1, y[1]: 1, z[0]: 1, z[1]: -1}))
     assert orthogonal(over(p, y[p] * z[p]), 0) is True
