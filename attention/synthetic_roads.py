@@ -291,7 +291,7 @@ def _regression(
     return weights, variances - np.sum(weights * cross, axis=1)
 
 
-def road_network(*, roads: int = 3, sensors_per_road: int = 4, seed: int = 0) -> RoadNetwork:
+def road_network(*, roads: int = 2, sensors_per_road: int = 3, seed: int = 0) -> RoadNetwork:
     """Roads whose waves take 4 to 8 steps from sensor to sensor and come back to the first one after 9 to 11.
 
     The second sensor of each road feeds the last one of the next road too, as a side road does.

@@ -37,7 +37,9 @@ class HardSwitch(NamedTuple):
     largest_value: Tensor
 
 
-def hard_switch(weights: Tensor, values: Tensor, *, blocked: Tensor | None = None) -> HardSwitch:
+def hard_switch(
+    weights: Tensor, values: Tensor, *, blocked: Tensor | None = None, distances: Tensor | None = None
+) -> HardSwitch:
     """The sandwich of B5, row by row (B5.sandwich; P2).
 
     Args:
@@ -45,6 +47,8 @@ def hard_switch(weights: Tensor, values: Tensor, *, blocked: Tensor | None = Non
         values: v, (..., T, d_v); ``Heads.values`` will do.
         blocked: boolean, broadcasts to the weights, True = the row may not look; by default each row sees every key. A
             row that sees no key but the sink has zeros everywhere.
+        distances: nu, or lower bounds of it that the caller has proven, broadcasts to (..., T); the lower side is then
+            as good as they are. By default they are computed.
 
     Returns:
         The two sides. The distances to the hulls are computed on the CPU, one convex problem for each set of keys
@@ -70,7 +74,7 @@ def hard_switch(weights: Tensor, values: Tensor, *, blocked: Tensor | None = Non
     output = away * lengths(shares @ values[..., 1:, :])
     heard = torch.where(others, lengths(values).unsqueeze(-2).expand(weights.shape), 0.0)
     largest = heard.amax(-1)
-    distance = _distances(values, others)
+    distance = _distances(values, others) if distances is None else distances.to(values).expand(largest.shape)
     return HardSwitch(distance * away, output, largest * away, away, distance, largest)
 
 

@@ -144,7 +144,7 @@ def test_the_same_seed_gives_the_same_readings():
     one, again, other = (synthetic_roads(days=2, seed=seed).speeds for seed in (4, 4, 5))
     assert np.array_equal(one.values, again.values)
     assert not np.array_equal(one.values, other.values)
-    assert one.values.shape == (576, 12)
+    assert one.values.shape == (576, 6)
     assert (one.step_minutes, one.time_of_day[0], one.steps_per_day) == (5.0, 0.0, 288)
 
 
@@ -265,7 +265,7 @@ def test_the_less_a_forecast_sees_the_worse_it_is():
 
 
 def test_least_squares_on_the_windows_comes_close_and_not_below():
-    """An independent way to the optimum: fit the window's 144 readings on training rows, forecast the test rows."""
+    """An independent way to the optimum: fit the window's 72 readings on training rows, forecast the test rows."""
     roads = synthetic_roads(days=60, outages=0.0, seed=6)
     parts = split(roads.speeds)
 
@@ -278,7 +278,7 @@ def test_least_squares_on_the_windows_comes_close_and_not_below():
     fitted = np.linalg.lstsq(x, y, rcond=None)[0]
     windows = forecast_windows(parts.test)
     inputs, targets = deviations(windows)
-    miss = (inputs.reshape(len(inputs), -1) @ fitted).reshape(-1, 3, 12) - targets[:, [2, 5, 11]]
+    miss = (inputs.reshape(len(inputs), -1) @ fitted).reshape(-1, 3, 6) - targets[:, [2, 5, 11]]
     found = np.abs(miss).mean(axis=(0, 2))
     best = pooled_errors(roads.best_forecast(windows).mean, windows.targets).mae[[2, 5, 11]]
     current = roads.known_errors(windows, sees="current").mae[[2, 5, 11]]
@@ -321,11 +321,11 @@ def test_numbers_out_of_range_are_named():
         synthetic_roads(days=0)
     with pytest.raises(ValueError, match=r"outages must lie in \[0, 0\.5\), got 0\.5"):
         synthetic_roads(outages=0.5)
-    with pytest.raises(ValueError, match="roads must be at least 1 and sensors_per_road 2, got 0 and 4"):
+    with pytest.raises(ValueError, match="roads must be at least 1 and sensors_per_road 2, got 0 and 3"):
         road_network(roads=0)
     roads = synthetic_roads(network=BY_HAND, days=1)
     windows = forecast_windows(roads.speeds, steps_in=4, steps_out=3)
     with pytest.raises(ValueError, match="sees must be one of window, current, own sensor, own reading, got 'all'"):
         roads.best_forecast(windows, sees="all")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="windows must have 12 sensors, got 2"):
+    with pytest.raises(ValueError, match="windows must have 6 sensors, got 2"):
         synthetic_roads(days=1).best_forecast(windows)
