@@ -42,6 +42,7 @@ Everything else is done for them (``paper_figures.render``): ``compute``'s table
 ``draw`` gets what those files hold, and the picture goes to ``NAME.png`` and ``NAME.pdf``, the same bytes on
 every run. No pyplot: it keeps global state. A figure's set of tables does not depend on the settings.
 ``compute`` takes at most about 10 s with ``quick`` and 2 minutes without, on two cores.
+The figures of trained forecasters share one training (``trained_variants``), which the first of them pays for.
 """
 
 FIGURES: dict[str, str] = {
@@ -57,6 +58,10 @@ FIGURES: dict[str, str] = {
     "oversmoothing_depth": "relative dispersion against depth: dense, sparse, diagonal and sink (B7)",
     "training_to_the_price": "gradient descent with weight decay lands on the exact optimum (B4)",
     "table_audit": "P1's table: relative changes, and what is significant under which choice (A7)",
+    "attention_after_training": "where attention looks after training, and the diagonal's mass (P1's Figure 1)",
+    "error_by_step": "error by step ahead of the five variants: P1's, ours on METR-LA and on synthetic roads (A7)",
+    "sensitivity_after_training": "block norms of the Jacobian before and after training, on real windows (A1, A4)",
+    "learning_curves": "training and validation error against epoch, beside the least possible error",
 }
 """Name of a figure, which is also its module's, and what it shows."""
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from attention.series import Speeds
 from attention.traffic import read_speeds
 
 
@@ -37,9 +38,18 @@ class Settings:
         Raises:
             DataError: the file is not a table of speeds.
         """
+        series = self.series()
+        return None if series is None else torch.from_numpy(series.values)
+
+    def series(self) -> Speeds | None:
+        """The data file's speeds with their times of day; None without a data file.
+
+        Raises:
+            DataError: the file is not a table of speeds.
+        """
         if self.data is None:
             return None
         try:
-            return torch.from_numpy(read_speeds(self.data).values)
+            return read_speeds(self.data)
         except (OSError, ValueError) as error:
             raise DataError(str(error)) from error

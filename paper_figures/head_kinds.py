@@ -1,0 +1,88 @@
+"""What the heads of three pretrained models are, layer by layer: switch, gated MLP or mixer (B6, B8).
+
+By the mean gate g = a_ii/(a_ii + a_i0) and the mean leak 1 - a_ii - a_i0 of a head on a text: a mixer leaks more than
+half; else it is a switch below g = 1/2 and a gated MLP above. Bars: the share of each kind among the layer's heads on
+all texts. Hatched: switches whose sink is silent, its value shorter than half the others' median. Layers count from 0.
+
+Drawn from ``results/probe-heads.csv``, which ``python -m attention probe`` and ``python -m attention summarise`` make.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from attention.probe_study import KINDS
+from paper_figures import style
+from paper_figures.probe_results import MODELS, probe_study
+from paper_figures.settings import Settings
+from paper_figures.tables import Table, from_rows
+
+READS_DATA = False
+
+COLOURS = dict(zip(KINDS, (style.BLUE, style.ORANGE, "#D8D8D8"), strict=True))
+
+
+def compute(settings: Settings) -> dict[str, Table]:
+    """Table ``shares``: one row a model and layer, the three shares sum to 1. The settings change nothing."""
+    heads = probe_study().heads
+    rows: list[dict[str, Any]] = []
+    for run in MODELS:
+        for layer in np.unique(heads["layer"][heads["run"] == run]).tolist():
+            here = (heads["run"] == run) & (heads["layer"] == layer)
+            row: dict[str, Any] = {"run": run, "layer": layer, "heads": int(here.sum())}
+            rows.append(row | {kind: float(heads[kind][here].mean()) for kind in (*KINDS, "silent switch")})
+    return {"shares": from_rows(rows)}
+
+
+def finding(tables: Mapping[str, Table]) -> str:
+    """The shares over all layers, and the layer with most switches."""
+    said = []
+    for run, name in MODELS.items():
+        shares = _of(tables, run)
+        most = int(shares["switch"].argmax())
+        parts = ", ".join(f"{kind} {100 * shares[kind].mean():.0f} %" for kind in KINDS)
+        said.append(
+            f"{name}: {parts}; most switches in layer {shares['layer'][most]} ({100 * shares['switch'][most]:.0f} %)"
+        )
+    return f"what heads are: {'. '.join(said)}"
+
+
+def draw(tables: Mapping[str, Table]) -> Figure:
+    """One panel a model, as wide as it has layers; bars from the bottom: switch, gated MLP, mixer."""
+    figure = style.new_figure(width=style.DOUBLE_COLUMN, height=2.3)
+    depths = [len(_of(tables, run)["layer"]) for run in MODELS]
+    panels = figure.subplots(1, len(MODELS), sharey=True, width_ratios=[max(depth, 9) for depth in depths])
+    for axes, (run, name) in zip(panels, MODELS.items(), strict=True):
+        shares = _of(tables, run)
+        bottom = np.zeros(len(shares["layer"]))
+        for kind in KINDS:
+            axes.bar(
+                shares["layer"], shares[kind], bottom=bottom, width=0.85, color=COLOURS[kind], linewidth=0, label=kind
+            )
+            bottom = bottom + shares[kind]
+        axes.bar(
+            shares["layer"],
+            shares["silent switch"],
+            width=0.85,
+            facecolor="none",
+            edgecolor="white",
+            hatch="////",
+            linewidth=0,
+            label="switch with a silent sink",
+        )
+        axes.set(title=name, xlabel="layer", ylim=(0, 1))
+        axes.grid(visible=False)
+    panels[0].set_ylabel("share of heads")
+    handles, labels = panels[0].get_legend_handles_labels()
+    handles[-1].set(facecolor=style.BLUE)
+    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    figure.suptitle("What the heads are", x=0.01, ha="left")
+    return figure
+
+
+def _of(tables: Mapping[str, Table], run: str) -> dict[str, np.ndarray]:
+    shares = tables["shares"]
+    here = np.asarray(shares["run"]) == run
+    return {name: np.asarray(column)[here] for name, column in shares.items()}

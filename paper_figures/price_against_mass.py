@@ -1,0 +1,115 @@
+"""Does the price say which heads have a sink? Every head of three pretrained models (B8, B4).
+
+Across: how much dearer the diagonal is than the sink in the head's layer, diagonal price over sink price at equal
+margins, the middle of the proven bracket, mean over texts of the logarithm; a ratio has no unit, and the scale of the
+tokens cancels. All heads of a layer see the same vectors, so they share one price and stand in one column. Up:
+attention on the sink, mean over queries and texts. Colour: the layer. rho: Spearman's rank correlation over heads with
+a 95 % interval, whole layers drawn again; below it, the price of the sink alone instead of the ratio (where a low price
+makes a sink, it is negative), and that with the layer's index held fixed.
+
+Drawn from ``results/probe-heads.csv``, ``results/probe-layers.csv`` and ``results/probe-answers.csv``, which
+``python -m attention probe`` and ``python -m attention summarise`` make.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from paper_figures import style
+from paper_figures.probe_results import MODELS, probe_study
+from paper_figures.settings import Settings
+from paper_figures.tables import Table, from_rows
+
+READS_DATA = False
+
+MEASURES = {
+    "mass, diagonal price over sink price": "ratio",
+    "mass, price": "price",
+    "mass, price | layer index": "price | layer",
+}
+"""A measure of the study across heads, and what the panel calls it."""
+
+
+def compute(settings: Settings) -> dict[str, Table]:
+    """Tables ``heads`` and ``correlations``. The settings change nothing."""
+    study = probe_study()
+    heads: list[dict[str, Any]] = []
+    for run in MODELS:
+        layers = {name: column[study.layers["run"] == run] for name, column in study.layers.items()}
+        of_layer = {}
+        for layer in np.unique(layers["layer"]).tolist():
+            priced = (layers["layer"] == layer) & ~np.isnan(layers["diagonal_lower"] * layers["sink_lower"])
+            lower = layers["diagonal_lower"][priced] / layers["sink_upper"][priced]
+            upper = layers["diagonal_upper"][priced] / layers["sink_lower"][priced]
+            of_layer[layer] = {
+                "ratio_lower": float(np.exp(np.log(lower).mean())),
+                "ratio_upper": float(np.exp(np.log(upper).mean())),
+            }
+        here = study.heads["run"] == run
+        columns = (study.heads[name][here].tolist() for name in ("layer", "head", "sink_mass"))
+        heads += [
+            {"run": run, "layer": layer, "head": head, "mass": mass} | of_layer[layer]
+            for layer, head, mass in zip(*columns, strict=True)
+        ]
+    answers = study.answers
+    correlations = [
+        {"run": run, "measure": MEASURES[measure], "value": value, "lower": lower, "upper": upper}
+        for run, question, measure, value, lower, upper in zip(
+            *(answers[name].tolist() for name in ("run", "question", "measure", "value", "lower", "upper")),
+            strict=True,
+        )
+        if run in MODELS and question == "across heads" and measure in MEASURES
+    ]
+    return {"heads": from_rows(heads), "correlations": from_rows(correlations)}
+
+
+def finding(tables: Mapping[str, Table]) -> str:
+    """The rank correlations of each model, and whether their intervals exclude 0."""
+    said = []
+    for run, name in MODELS.items():
+        parts = []
+        for row in _correlations(tables, run):
+            sure = "" if row["lower"] > 0 or row["upper"] < 0 else ", holds 0"
+            parts.append(f"{row['measure']} {row['value']:+.2f} [{row['lower']:+.2f}, {row['upper']:+.2f}{sure}]")
+        said.append(f"{name}: {'; '.join(parts)}")
+    return f"rank correlation over heads of the attention on the sink with its layer's prices: {'. '.join(said)}"
+
+
+def draw(tables: Mapping[str, Table]) -> Figure:
+    """One panel a model, one scale of mass."""
+    figure = style.new_figure(width=style.DOUBLE_COLUMN, height=2.7)
+    panels = figure.subplots(1, len(MODELS), sharey=True)
+    heads = tables["heads"]
+    for axes, (run, name) in zip(panels, MODELS.items(), strict=True):
+        here = np.asarray(heads["run"]) == run
+        ratio = np.sqrt(np.asarray(heads["ratio_lower"]) * np.asarray(heads["ratio_upper"]))[here]
+        layer = np.asarray(heads["layer"])[here]
+        points = axes.scatter(
+            ratio, np.asarray(heads["mass"])[here], c=layer, cmap=style.SEQUENTIAL, s=9, linewidths=0.2, edgecolors="k"
+        )
+        figure.colorbar(points, ax=axes, label="layer", pad=0.02, aspect=30, ticks=_ticks(int(layer.max())))
+        axes.axvline(1, color=style.GREY, linewidth=0.8, linestyle="--")
+        axes.set(xscale="log", xlabel="diagonal price / sink price", title=_title(name, _correlations(tables, run)))
+        axes.set_ylim(-0.02, 1.02)
+    panels[0].set_ylabel("attention on the sink (weight)")
+    return figure
+
+
+def _title(name: str, correlations: list[dict[str, Any]]) -> str:
+    lines = [
+        rf"$\rho$({row['measure']}) = {row['value']:+.2f} [{row['lower']:+.2f}, {row['upper']:+.2f}]"
+        for row in correlations
+    ]
+    return "\n".join([name, *lines])
+
+
+def _ticks(last: int) -> list[int]:
+    return list(range(0, last + 1, max(1, last // 5)))
+
+
+def _correlations(tables: Mapping[str, Table], run: str) -> list[dict[str, Any]]:
+    table = tables["correlations"]
+    rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+    return [row for row in rows if row["run"] == run]

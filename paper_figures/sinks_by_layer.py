@@ -1,0 +1,116 @@
+"""How much attention the sink gets, and what a sink costs, layer by layer of three pretrained models (B8, B2).
+
+Top: attention on the sink (the first token; of MiniLM and ALBERT it is the tokenizer's [CLS]), mean over queries, heads
+and texts; the band holds the middle half of the heads. Dotted: what uniform attention would give. Bottom: the least
+nuclear norm of B that makes a sink of margin 1 from the vectors that enter this layer's scores, causal and with rotary
+positions where the model has them, of at most 24 tokens a text and the sink: both proven sides, means over texts of
+their logarithms. A triangle marks layers where token 0 becomes, a diamond where it ceases to be, more than ten times as
+long as the others in the residual stream. Layers count from 0. Prices of two models have two units: only their course
+can be compared.
+
+Drawn from ``results/probe-heads.csv`` and ``results/probe-layers.csv``, which ``python -m attention probe`` and
+``python -m attention summarise`` make.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from paper_figures import style
+from paper_figures.probe_results import MODELS, probe_study
+from paper_figures.settings import Settings
+from paper_figures.tables import Table, from_rows
+
+READS_DATA = False
+
+LONG = 10.0
+"""A token that many times as long as the others is a massive one."""
+
+
+def compute(settings: Settings) -> dict[str, Table]:
+    """Table ``layers``: one row a model and layer. The settings change nothing."""
+    study = probe_study()
+    rows: list[dict[str, Any]] = []
+    for run in MODELS:
+        heads, layers = (
+            {name: column[table["run"] == run] for name, column in table.items()}
+            for table in (study.heads, study.layers)
+        )
+        was_long = False
+        for layer in np.unique(heads["layer"]).tolist():
+            mass = heads["sink_mass"][heads["layer"] == layer]
+            here = layers["layer"] == layer
+            length = _geometric(layers["sink_length"][here])
+            is_long = length > LONG
+            rows.append(
+                {"run": run, "layer": layer, "mass": mass.mean()}
+                | dict(zip(("quarter", "three_quarters"), np.quantile(mass, [0.25, 0.75]).tolist(), strict=True))
+                | {"uniform": heads["uniform"][heads["layer"] == layer].mean()}
+                | {f"price_{side}": _geometric(layers[f"sink_{side}"][here]) for side in ("lower", "upper")}
+                | {"length": length, "grows": int(is_long and not was_long), "shrinks": int(was_long and not is_long)}
+            )
+            was_long = is_long
+    return {"layers": from_rows(rows)}
+
+
+def _geometric(values: np.ndarray) -> float:
+    known = values[~np.isnan(values)]
+    return float(np.exp(np.log(known).mean())) if len(known) else float("nan")
+
+
+def finding(tables: Mapping[str, Table]) -> str:
+    """The layer with most attention on the sink and the cheapest one, model by model; where token 0 is massive."""
+    said = []
+    for run, name in MODELS.items():
+        layers = _of(tables, run)
+        most, cheapest = int(layers["mass"].argmax()), int(layers["price_upper"].argmin())
+        text = (
+            f"{name}: most attention on the sink in layer {layers['layer'][most]} ({layers['mass'][most]:.2f}, uniform "
+            f"{layers['uniform'][most]:.3f}), cheapest sink in layer {layers['layer'][cheapest]}"
+        )
+        long = layers["layer"][layers["length"] > LONG]
+        if len(long):
+            text += f", token 0 over {LONG:g} times as long as the others in {len(long)} layers from {long.min()} on"
+        said.append(text)
+    return "; ".join(said)
+
+
+def draw(tables: Mapping[str, Table]) -> Figure:
+    """Mass above, price below, layers along the shared axis."""
+    figure = style.new_figure(width=style.COLUMN, height=3.9)
+    above, below = figure.subplots(2, 1, sharex=True)
+    for place, (run, name) in enumerate(MODELS.items()):
+        layers, look = _of(tables, run), style.series(place)
+        above.fill_between(
+            layers["layer"], layers["quarter"], layers["three_quarters"], color=look["color"], alpha=0.15, linewidth=0
+        )
+        above.plot(layers["layer"], layers["uniform"], color=look["color"], linestyle=":", linewidth=0.8)
+        above.plot(layers["layer"], layers["mass"], **look, markersize=2.5, label=name)
+        below.fill_between(
+            layers["layer"], layers["price_lower"], layers["price_upper"], color=look["color"], alpha=0.3, linewidth=0
+        )
+        below.plot(
+            layers["layer"],
+            np.sqrt(layers["price_lower"] * layers["price_upper"]),
+            **look,
+            markersize=2.5,
+            label=name,
+        )
+        for column, marker in (("grows", "^"), ("shrinks", "D")):
+            for layer in layers["layer"][layers[column] == 1]:
+                for axes in (above, below):
+                    axes.axvline(layer, color=style.GREY, linewidth=0.6, linestyle=(0, (1, 1)), zorder=0)
+                above.plot(layer, 1.0, marker=marker, color=look["color"], markersize=4, clip_on=False, zorder=5)
+    above.set(ylim=(0, 1), ylabel="attention on the sink\n(weight)", title="Mass and price of a sink, by layer")
+    below.set(yscale="log", xlabel="layer", ylabel="price of a sink\n(nuclear norm, margin 1)")
+    below.set_xlim(left=-0.5)
+    figure.legend(*above.get_legend_handles_labels(), loc="outside lower center", ncols=3, columnspacing=0.9)
+    return figure
+
+
+def _of(tables: Mapping[str, Table], run: str) -> dict[str, np.ndarray]:
+    layers = tables["layers"]
+    here = np.asarray(layers["run"]) == run
+    return {name: np.asarray(column)[here] for name, column in layers.items()}
