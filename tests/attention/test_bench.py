@@ -87,7 +87,7 @@ def test_it_measures_and_reports():
         "torch.func.jacrev, then norms",
         "need_weights=True",
         "need_weights=False",
-        "the limit: projections alone",
+        "the limit: the two projections alone",
     ):
         assert name in text
 
