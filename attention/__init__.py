@@ -2,6 +2,7 @@
 
 from attention.attend import attend, attention_weights
 from attention.baselines import DailyProfile, Persistence
+from attention.byte_model import ByteModel, ByteSettings, ByteTraining, EchoText, HeadRecord, train_byte_model
 from attention.forecaster import (
     PRESETS,
     VARIANTS,
@@ -16,6 +17,7 @@ from attention.metrics import REPORTED_STEPS, Errors, PooledErrors, StepErrors, 
 from attention.pattern_training import PatternTraining, train_to_pattern
 from attention.pretrained import LayerView, Pretrained, Rotation, recompute
 from attention.probe import HeadReading, LayerReading, PooledReading, ProbeResult, read_layer
+from attention.probe_study import Study, read_study, summarise
 from attention.regularisers import (
     DiagonalDropout,
     DiagonalMask,
@@ -64,11 +66,15 @@ __all__ = [
     "REPORTED_STEPS",
     "VARIANTS",
     "BestForecast",
+    "ByteModel",
+    "ByteSettings",
+    "ByteTraining",
     "DailyProfile",
     "DiagonalDropout",
     "DiagonalMask",
     "DiagonalPenalty",
     "DiagonalWeightDropout",
+    "EchoText",
     "Epoch",
     "Errors",
     "Evaluation",
@@ -77,6 +83,7 @@ __all__ = [
     "GraphConvolution",
     "Grid",
     "HeadReading",
+    "HeadRecord",
     "KnownErrors",
     "LayerReading",
     "LayerView",
@@ -95,6 +102,7 @@ __all__ = [
     "Speeds",
     "Splits",
     "StepErrors",
+    "Study",
     "SweepResult",
     "SyntheticRoads",
     "TemporalAttention",
@@ -114,15 +122,18 @@ __all__ = [
     "read_adjacency",
     "read_layer",
     "read_speeds",
+    "read_study",
     "recompute",
     "road_network",
     "run_sweep",
     "sensor_means",
     "split",
+    "summarise",
     "synthetic_roads",
     "time_absolute_positions",
     "time_slots",
     "train",
+    "train_byte_model",
     "train_to_pattern",
     "windows",
     "write_result",

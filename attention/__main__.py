@@ -13,7 +13,7 @@ from attention.bench import bench, report
 from attention.forecaster import PRESETS, VARIANTS, Readout, Spatial
 from attention.pretrained import PACKAGED, load
 from attention.probe import Prices, Sink, probe
-from attention.probe_study import summarise
+from attention.probe_study import DRAWS, summarise
 from attention.sample_texts import PARAGRAPHS, REACTIONS
 from attention.series import split
 from attention.sweep import Grid, run_sweep
@@ -258,7 +258,7 @@ def _add_probe(commands: "argparse._SubParsersAction[_Parser]") -> None:
         "--prices",
         choices=get_args(Prices),
         default="fast",
-        help="fast = the dear ones on some tokens and texts only, full = on all (fast)",
+        help="fast = the dear ones on some tokens and texts only, full = on all, sinks = sinks alone (fast)",
     )
     command.add_argument("--seed", type=_whole_number(0, 2**32 - 1), default=0, metavar="N", help="of these tokens (0)")
     command.add_argument("--out", metavar="DIR", help="folder for heads.csv, layers.csv, pooled.csv and probe.json")
@@ -301,6 +301,9 @@ def _add_summarise(commands: "argparse._SubParsersAction[_Parser]") -> None:
     command.add_argument(
         "--out", metavar="DIR", required=True, help="folder for probe-heads, -layers, -pooled and -answers.csv"
     )
+    command.add_argument(
+        "--draws", type=_whole_number(1, 100_000), default=DRAWS, metavar="N", help=f"resamples an interval ({DRAWS})"
+    )
 
 
 def _summarise(options: argparse.Namespace) -> str:
@@ -309,7 +312,7 @@ def _summarise(options: argparse.Namespace) -> str:
     Raises:
         OSError, ValueError: bad input; the message is one clear line.
     """
-    found = summarise(options.folders, options.out, progress=True).answers
+    found = summarise(options.folders, options.out, draws=options.draws, progress=True).answers
     lines = []
     for row in zip(*(found[name].tolist() for name in found), strict=True):
         run, question, measure, value, lower, upper, drawn, _ = row

@@ -49,7 +49,7 @@ from numerics.token_clouds import row_lengths
 
 Cloud = NDArray[np.float64]
 Sink = Literal["first", "last"]
-Prices = Literal["fast", "full"]
+Prices = Literal["sinks", "fast", "full"]
 HeadKind = Literal["switch", "gated MLP", "mixer"]
 SinkKind = Literal["silent", "broadcasting"]
 
@@ -59,7 +59,7 @@ PRICED_TOKENS = 24
 PRICED_TEXTS = 6
 """With ``prices="fast"``, the diagonals of rotary models are priced on so many texts, the first ones."""
 
-TOLERANCE: dict[Prices, float] = {"fast": 0.2, "full": 0.05}
+TOLERANCE: dict[Prices, float] = {"sinks": 0.2, "fast": 0.2, "full": 0.05}
 """How far apart, relatively, the two sides of a diagonal's price may stay."""
 
 SILENT = 0.5
@@ -289,10 +289,11 @@ def probe(
         texts: strings, or token ids as they are.
         sink: which token is taken for the sink; "last" for models that see both ways only.
         bos: whether strings begin with the tokenizer's BOS (or CLS); by default as the tokenizer does it.
-        first: a word; its first token takes the place of each text's own first one (of the BOS too, where there is one).
+        first: a word; its first token takes the place of each text's own first one, be it a BOS.
         most: tokens of a text at most.
         prices: "fast": of ``PRICED_TOKENS`` tokens a text, and with rotary positions diagonals of ``PRICED_TEXTS``
-            texts; "full": of everything, to a smaller tolerance.
+            texts; "sinks": as fast, without diagonals and heads' margins; "full": of everything, to a smaller
+            tolerance.
         seed: of the choice of tokens.
         progress: show a bar where the output is a terminal.
 
@@ -405,7 +406,7 @@ def read_layer(
     geometry = _geometry(x[1:], x[:1] - x[1:], view.b_q is not None)
     pricer = _Pricer(view, _subsample(tokens, prices, seed))
     of_sink = pricer.sink()
-    of_diagonal = pricer.diagonal(TOLERANCE[prices]) if diagonal else UNKNOWN
+    of_diagonal = pricer.diagonal(TOLERANCE[prices]) if diagonal and prices != "sinks" else UNKNOWN
     stream = view.before[0]
     lengths = stream.norm(dim=-1)
     layer = LayerReading(
@@ -424,11 +425,11 @@ def read_layer(
         dispersion_before=float(relative_dispersion(stream)),
         dispersion_after=float(relative_dispersion(view.after[0])),
     )
-    return layer, list(_read_heads(view, text, places, costs or head_costs(view), pricer))
+    return layer, list(_read_heads(view, text, places, costs or head_costs(view), pricer, prices != "sinks"))
 
 
 def _read_heads(
-    view: LayerView, text: int, places: Tensor, costs: Sequence[float], pricer: "_Pricer"
+    view: LayerView, text: int, places: Tensor, costs: Sequence[float], pricer: "_Pricer", margins_priced: bool
 ) -> Iterator[HeadReading]:
     weights = view.weights[0]
     # Float32 rows sum to one up to 1e-7, which float64 code calls wrong.
@@ -447,7 +448,7 @@ def _read_heads(
     margins = pricer.margins()
     for head in range(view.heads):
         lead = margins[head]
-        sides = pricer.paid(lead)
+        sides = pricer.paid(lead) if margins_priced else UNKNOWN
         gate, leak = float(soft.gate[head].nanmean()), float(soft.leak[head].mean())
         share = (soft.distance[head] / soft.bound[head])[soft.bound[head] > 0]
         strongest = int(received[head].argmax())

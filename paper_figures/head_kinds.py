@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from attention.probe_study import KINDS
 from paper_figures import style
@@ -58,9 +60,7 @@ def draw(tables: Mapping[str, Table]) -> Figure:
         shares = _of(tables, run)
         bottom = np.zeros(len(shares["layer"]))
         for kind in KINDS:
-            axes.bar(
-                shares["layer"], shares[kind], bottom=bottom, width=0.85, color=COLOURS[kind], linewidth=0, label=kind
-            )
+            axes.bar(shares["layer"], shares[kind], bottom=bottom, width=0.85, color=COLOURS[kind], linewidth=0)
             bottom = bottom + shares[kind]
         axes.bar(
             shares["layer"],
@@ -70,14 +70,16 @@ def draw(tables: Mapping[str, Table]) -> Figure:
             edgecolor="white",
             hatch="////",
             linewidth=0,
-            label="switch with a silent sink",
         )
-        axes.set(title=name, xlabel="layer", ylim=(0, 1))
+        axes.set(title=name, xlabel="layer", xlim=(-0.7, len(shares["layer"]) - 0.3), ylim=(0, 1))
+        axes.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
         axes.grid(visible=False)
     panels[0].set_ylabel("share of heads")
-    handles, labels = panels[0].get_legend_handles_labels()
-    handles[-1].set(facecolor=style.BLUE)
-    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    handles = [Patch(facecolor=COLOURS[kind], label=kind) for kind in KINDS]
+    handles.insert(
+        1, Patch(facecolor=style.BLUE, edgecolor="white", hatch="////", linewidth=0, label="with a silent sink")
+    )
+    figure.legend(handles=handles, loc="outside lower center", ncols=4)
     figure.suptitle("What the heads are", x=0.01, ha="left")
     return figure
 

@@ -1,8 +1,8 @@
 """Does the price say which heads have a sink? Every head of three pretrained models (B8, B4).
 
 Across: how much dearer the diagonal is than the sink in the head's layer, diagonal price over sink price at equal
-margins, the middle of the proven bracket, mean over texts of the logarithm; a ratio has no unit, and the scale of the
-tokens cancels. All heads of a layer see the same vectors, so they share one price and stand in one column. Up:
+margins, the middle of the proven bracket, median over texts; a ratio has no unit, and the scale of the tokens cancels.
+All heads of a layer see the same vectors, so they share one price and stand in one column. Up:
 attention on the sink, mean over queries and texts. Colour: the layer. rho: Spearman's rank correlation over heads with
 a 95 % interval, whole layers drawn again; below it, the price of the sink alone instead of the ratio (where a low price
 makes a sink, it is negative), and that with the layer's index held fixed.
@@ -32,6 +32,9 @@ MEASURES = {
 """A measure of the study across heads, and what the panel calls it."""
 
 
+TICKS = (0.5, 1, 1.5, 2, 3, 5, 10, 20, 50, 100, 200)
+
+
 def compute(settings: Settings) -> dict[str, Table]:
     """Tables ``heads`` and ``correlations``. The settings change nothing."""
     study = probe_study()
@@ -44,8 +47,8 @@ def compute(settings: Settings) -> dict[str, Table]:
             lower = layers["diagonal_lower"][priced] / layers["sink_upper"][priced]
             upper = layers["diagonal_upper"][priced] / layers["sink_lower"][priced]
             of_layer[layer] = {
-                "ratio_lower": float(np.exp(np.log(lower).mean())),
-                "ratio_upper": float(np.exp(np.log(upper).mean())),
+                "ratio_lower": float(np.median(lower)),
+                "ratio_upper": float(np.median(upper)),
             }
         here = study.heads["run"] == run
         columns = (study.heads[name][here].tolist() for name in ("layer", "head", "sink_mass"))
@@ -54,14 +57,16 @@ def compute(settings: Settings) -> dict[str, Table]:
             for layer, head, mass in zip(*columns, strict=True)
         ]
     answers = study.answers
-    correlations = [
-        {"run": run, "measure": MEASURES[measure], "value": value, "lower": lower, "upper": upper}
-        for run, question, measure, value, lower, upper in zip(
-            *(answers[name].tolist() for name in ("run", "question", "measure", "value", "lower", "upper")),
-            strict=True,
-        )
-        if run in MODELS and question == "across heads" and measure in MEASURES
-    ]
+    correlations: list[dict[str, Any]] = []
+    for run in MODELS:
+        for measure, short in MEASURES.items():
+            here = (answers["run"] == run) & (answers["question"] == "across heads") & (answers["measure"] == measure)
+            correlations += [
+                {"run": run, "measure": short, "value": value, "lower": lower, "upper": upper}
+                for value, lower, upper in zip(
+                    *(answers[name][here].tolist() for name in ("value", "lower", "upper")), strict=True
+                )
+            ]
     return {"heads": from_rows(heads), "correlations": from_rows(correlations)}
 
 
@@ -79,7 +84,7 @@ def finding(tables: Mapping[str, Table]) -> str:
 
 def draw(tables: Mapping[str, Table]) -> Figure:
     """One panel a model, one scale of mass."""
-    figure = style.new_figure(width=style.DOUBLE_COLUMN, height=2.7)
+    figure = style.new_figure(width=style.DOUBLE_COLUMN, height=2.6)
     panels = figure.subplots(1, len(MODELS), sharey=True)
     heads = tables["heads"]
     for axes, (run, name) in zip(panels, MODELS.items(), strict=True):
@@ -91,8 +96,13 @@ def draw(tables: Mapping[str, Table]) -> Figure:
         )
         figure.colorbar(points, ax=axes, label="layer", pad=0.02, aspect=30, ticks=_ticks(int(layer.max())))
         axes.axvline(1, color=style.GREY, linewidth=0.8, linestyle="--")
-        axes.set(xscale="log", xlabel="diagonal price / sink price", title=_title(name, _correlations(tables, run)))
+        axes.set(xscale="log", xlabel="diagonal price / sink price")
+        axes.set_title(_title(name, _correlations(tables, run)), fontsize=6.5)
         axes.set_ylim(-0.02, 1.02)
+        low, high = axes.get_xlim()
+        axes.set_xticks([tick for tick in TICKS if low <= tick <= high and (tick != 1.5 or high < 5)], minor=False)
+        axes.set_xticks([], minor=True)
+        axes.xaxis.set_major_formatter("{x:g}")
     panels[0].set_ylabel("attention on the sink (weight)")
     return figure
 

@@ -3,10 +3,10 @@
 Top: attention on the sink (the first token; of MiniLM and ALBERT it is the tokenizer's [CLS]), mean over queries, heads
 and texts; the band holds the middle half of the heads. Dotted: what uniform attention would give. Bottom: the least
 nuclear norm of B that makes a sink of margin 1 from the vectors that enter this layer's scores, causal and with rotary
-positions where the model has them, of at most 24 tokens a text and the sink: both proven sides, means over texts of
-their logarithms. A triangle marks layers where token 0 becomes, a diamond where it ceases to be, more than ten times as
-long as the others in the residual stream. Layers count from 0. Prices of two models have two units: only their course
-can be compared.
+positions where the model has them, of at most 24 tokens a text and the sink: both proven sides, medians over texts. A
+triangle marks layers where token 0 has become more than four times as long as the others in the residual stream
+(median over texts), a diamond where it no longer is. Layers count from 0. The scale of a layer's tokens is in its
+price: of two models, only the course of the prices can be compared.
 
 Drawn from ``results/probe-heads.csv`` and ``results/probe-layers.csv``, which ``python -m attention probe`` and
 ``python -m attention summarise`` make.
@@ -18,15 +18,13 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from attention.probe_study import LONG
 from paper_figures import style
 from paper_figures.probe_results import MODELS, probe_study
 from paper_figures.settings import Settings
 from paper_figures.tables import Table, from_rows
 
 READS_DATA = False
-
-LONG = 10.0
-"""A token that many times as long as the others is a massive one."""
 
 
 def compute(settings: Settings) -> dict[str, Table]:
@@ -42,22 +40,22 @@ def compute(settings: Settings) -> dict[str, Table]:
         for layer in np.unique(heads["layer"]).tolist():
             mass = heads["sink_mass"][heads["layer"] == layer]
             here = layers["layer"] == layer
-            length = _geometric(layers["sink_length"][here])
+            length = _median(layers["sink_length"][here])
             is_long = length > LONG
             rows.append(
                 {"run": run, "layer": layer, "mass": mass.mean()}
                 | dict(zip(("quarter", "three_quarters"), np.quantile(mass, [0.25, 0.75]).tolist(), strict=True))
                 | {"uniform": heads["uniform"][heads["layer"] == layer].mean()}
-                | {f"price_{side}": _geometric(layers[f"sink_{side}"][here]) for side in ("lower", "upper")}
+                | {f"price_{side}": _median(layers[f"sink_{side}"][here]) for side in ("lower", "upper")}
                 | {"length": length, "grows": int(is_long and not was_long), "shrinks": int(was_long and not is_long)}
             )
             was_long = is_long
     return {"layers": from_rows(rows)}
 
 
-def _geometric(values: np.ndarray) -> float:
+def _median(values: np.ndarray) -> float:
     known = values[~np.isnan(values)]
-    return float(np.exp(np.log(known).mean())) if len(known) else float("nan")
+    return float(np.median(known)) if len(known) else float("nan")
 
 
 def finding(tables: Mapping[str, Table]) -> str:
@@ -72,7 +70,10 @@ def finding(tables: Mapping[str, Table]) -> str:
         )
         long = layers["layer"][layers["length"] > LONG]
         if len(long):
-            text += f", token 0 over {LONG:g} times as long as the others in {len(long)} layers from {long.min()} on"
+            text += (
+                f", token 0 over {LONG:g} times as long as the others in layers {_ranges(long.tolist())} "
+                f"(at most {layers['length'].max():.0f} times)"
+            )
         said.append(text)
     return "; ".join(said)
 
@@ -108,6 +109,17 @@ def draw(tables: Mapping[str, Table]) -> Figure:
     below.set_xlim(left=-0.5)
     figure.legend(*above.get_legend_handles_labels(), loc="outside lower center", ncols=3, columnspacing=0.9)
     return figure
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Whole numbers in order, runs of them as first-last."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ", ".join(f"{part[0]}-{part[-1]}" if len(part) > 1 else f"{part[0]}" for part in parts)
 
 
 def _of(tables: Mapping[str, Table], run: str) -> dict[str, np.ndarray]:

@@ -323,6 +323,17 @@ def test_the_seed_decides_which_tokens_are_priced(tiny):
     assert once.layers[1].g_k == other.layers[1].g_k
 
 
+def test_the_prices_of_sinks_alone_are_those_of_the_whole(tiny):
+    whole, sinks = (probe(tiny, [[1, 2, 3, 4, 5, 6]], prices=prices) for prices in ("fast", "sinks"))
+    for one, other in zip(whole.layers, sinks.layers, strict=True):
+        assert math.isnan(other.diagonal_lower)
+        assert not math.isnan(one.diagonal_lower)
+        assert (one.sink_lower, one.sink_upper, one.g_k) == (other.sink_lower, other.sink_upper, other.g_k)
+    assert all(math.isnan(head.margins_lower) for head in sinks.heads)
+    assert any(not math.isnan(head.margins_lower) for head in whole.heads)
+    assert [head.sink_mass for head in whole.heads] == [head.sink_mass for head in sinks.heads]
+
+
 def test_values_that_are_not_finite_are_named():
     view = planted(0, ORDERS[0])
     for part in ("weights", "x", "before"):
@@ -340,7 +351,7 @@ def test_values_that_are_not_finite_are_named():
         ([[1, 2], [3]], {}, "text 1: a sink and another token are needed, got 1 token"),
         ([[]], {}, "text 0: a sink and another token are needed, got 0 token"),
         ([[1, 2]], {"sink": "middle"}, "sink must be one of 'first', 'last', got 'middle'"),
-        ([[1, 2]], {"prices": "free"}, "prices must be one of 'fast', 'full', got 'free'"),
+        ([[1, 2]], {"prices": "free"}, "prices must be one of 'sinks', 'fast', 'full', got 'free'"),
     ],
 )
 def test_bad_input_is_one_line(tiny, texts, options, message):

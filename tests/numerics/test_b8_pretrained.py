@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import numerics
+from numerics.b8_pretrained import Pairing, PricedPattern
 from numerics.price_program import least_norm_matrix
 from numerics.token_clouds import exact_rows
 from tests.evidence import agree, at_most, claim, refuted, same_answer
@@ -210,7 +211,7 @@ class Head:
     b_k: NDArray[np.float64]
     frequencies: NDArray[np.float64]
     positions: NDArray[np.float64]
-    pairing: numerics.b8_pretrained.Pairing
+    pairing: Pairing
 
     def scores(self, **changes) -> NDArray[np.float64]:
         options: dict[str, Any] = {"positions": self.positions, "pairing": self.pairing}
@@ -283,7 +284,7 @@ class Pattern:
     """What is asked for; ``frequencies`` None: no positions."""
 
     tokens: NDArray[np.float64]
-    pattern: numerics.b8_pretrained.PricedPattern
+    pattern: PricedPattern
     sink: NDArray[np.float64] | None
     causal: bool
     margins: NDArray[np.float64]
@@ -357,7 +358,7 @@ def check_proofs(pattern: Pattern, found: numerics.PriceBracket) -> None:
     asked[own, other] = True
     same_answer(bool((found.multipliers >= 0).all() and not found.multipliers[~asked].any()), True)
     weights = found.multipliers[own, other]
-    size = max(np.linalg.norm(form, 2) for form in np.einsum("k,krpq->rpq", weights, forms))
+    size = max(float(np.linalg.norm(form, 2)) for form in np.einsum("k,krpq->rpq", weights, forms))
     # Where the terms cancel, the size is rounding alone.
     at_most(size, 1.0, scale=float(weights.sum() * np.abs(forms).max()))
     agree((weights * pattern.margins[own]).sum(), found.lower)

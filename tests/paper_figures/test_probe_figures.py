@@ -1,0 +1,208 @@
+"""The figures of the pretrained models: what is drawn is what ``results/`` holds, and findings say what tables hold."""
+
+import csv
+import math
+from statistics import median
+
+import numpy as np
+import pytest
+
+from attention.probe_study import KINDS
+from paper_figures import head_kinds, price_against_mass, probe_results, sinks_by_layer, style
+from paper_figures.probe_results import MODELS, RESULTS
+from paper_figures.settings import DataError, Settings
+from paper_figures.tables import from_csv, from_rows, to_csv
+from tests.evidence import agree
+
+DEPTHS = {"smollm2": 30, "minilm": 6, "rxnmapper": 12}
+
+
+def read_back(tables):
+    return {name: from_csv(to_csv(table)) for name, table in tables.items()}
+
+
+def drawn(module, tables):
+    with style.look():
+        figure = module.draw(tables)
+        figure.draw_without_rendering()
+    return figure
+
+
+def results(table, **wanted):
+    """The rows of a results file that have those values, as text."""
+    with open(RESULTS / f"probe-{table}.csv", newline="", encoding="utf-8") as file:
+        return [row for row in csv.DictReader(file) if all(row[name] == str(value) for name, value in wanted.items())]
+
+
+def number(cell):
+    return float(cell) if cell else math.nan
+
+
+def mean(rows, column):
+    return float(np.mean([number(row[column]) for row in rows]))
+
+
+def of(table, run):
+    return {name: column[table["run"] == run] for name, column in table.items()}
+
+
+def test_results_hold_the_whole_study():
+    for run, depth in DEPTHS.items():
+        heads = results("heads", run=run)
+        assert len({row["layer"] for row in heads}) == depth
+        assert len(results("layers", run=run)) == depth * int(heads[0]["texts"])
+        assert int(heads[0]["texts"]) >= 20
+        assert len(results("pooled", run=run)) == depth
+
+
+# Figure 16
+
+
+@pytest.fixture(scope="module")
+def layers():
+    return read_back(sinks_by_layer.compute(Settings()))
+
+
+@pytest.mark.parametrize(("run", "layer"), [("smollm2", 0), ("smollm2", 12), ("minilm", 5), ("rxnmapper", 7)])
+def test_masses_and_prices_are_those_of_the_results(run, layer, layers):
+    found = {name: column[layer] for name, column in of(layers["layers"], run).items()}
+    heads, texts = results("heads", run=run, layer=layer), results("layers", run=run, layer=layer)
+    agree(found["mass"], mean(heads, "sink_mass"))
+    agree(found["uniform"], mean(heads, "uniform"))
+    for side in ("lower", "upper"):
+        agree(found[f"price_{side}"], median(number(row[f"sink_{side}"]) for row in texts))
+    assert found["quarter"] <= found["mass"] + 0.1
+    assert found["quarter"] <= found["three_quarters"]
+
+
+def test_lines_are_drawn_at_those_numbers(layers):
+    above, below = drawn(sinks_by_layer, layers).axes
+    for run, name in MODELS.items():
+        expected = of(layers["layers"], run)
+        (mass,) = (line for line in above.lines if line.get_label() == name)
+        assert np.array_equal(np.asarray(mass.get_xydata()), np.column_stack([expected["layer"], expected["mass"]]))
+        (price,) = (line for line in below.lines if line.get_label() == name)
+        middle = np.sqrt(expected["price_lower"] * expected["price_upper"])
+        agree(np.asarray(price.get_ydata(), dtype=float), middle)
+
+
+def planted_layers(lengths, *, masses=(0.1, 0.6, 0.3, 0.2)):
+    return read_back(
+        {
+            "layers": from_rows(
+                {"run": run, "layer": layer, "mass": mass, "quarter": 0.0, "three_quarters": 1.0, "uniform": 0.04}
+                | {"price_lower": 2.0**-layer, "price_upper": 2.0**-layer, "length": length, "grows": 0, "shrinks": 0}
+                for run in MODELS
+                for layer, (mass, length) in enumerate(zip(masses, lengths, strict=True))
+            )
+        }
+    )
+
+
+def test_the_finding_names_the_layers():
+    said = sinks_by_layer.finding(planted_layers((1.0, 9.0, 2.0, 50.0)))
+    assert said.count("most attention on the sink in layer 1 (0.60, uniform 0.040), cheapest sink in layer 3") == 3
+    assert said.count("token 0 over 4 times as long as the others in layers 1, 3 (at most 50 times)") == 3
+    said = sinks_by_layer.finding(planted_layers((5.0, 9.0, 7.0, 1.0)))
+    assert "in layers 0-2 (" in said
+    assert "token 0" not in sinks_by_layer.finding(planted_layers((1.0, 1.0, 1.0, 1.0)))
+
+
+# Figure 17
+
+
+@pytest.fixture(scope="module")
+def points():
+    return read_back(price_against_mass.compute(Settings()))
+
+
+@pytest.mark.parametrize(("run", "layer", "head"), [("smollm2", 20, 3), ("minilm", 0, 11), ("rxnmapper", 11, 0)])
+def test_points_are_those_of_the_results(run, layer, head, points):
+    table = of(points["heads"], run)
+    here = (table["layer"] == layer) & (table["head"] == head)
+    (row,) = results("heads", run=run, layer=layer, head=head)
+    agree(table["mass"][here], np.array([float(row["sink_mass"])]))
+    texts = [row for row in results("layers", run=run, layer=layer) if row["diagonal_lower"]]
+    assert len(texts) >= 6
+    for side, other in (("lower", "upper"), ("upper", "lower")):
+        ratios = [float(row[f"diagonal_{side}"]) / float(row[f"sink_{other}"]) for row in texts]
+        agree(table[f"ratio_{side}"][here], np.array([median(ratios)]))
+
+
+def test_points_are_drawn_there_and_the_panel_says_the_correlation(points):
+    axes = [axes for axes in drawn(price_against_mass, points).axes if axes.get_title("left")]
+    for panel, (run, name) in zip(axes, MODELS.items(), strict=True):
+        expected = of(points["heads"], run)
+        offsets = np.asarray(panel.collections[0].get_offsets())
+        agree(offsets[:, 0], np.sqrt(expected["ratio_lower"] * expected["ratio_upper"]))
+        assert np.array_equal(offsets[:, 1], expected["mass"])
+        assert np.array_equal(np.asarray(panel.collections[0].get_array()), expected["layer"])
+        title = panel.get_title("left")
+        assert title.startswith(name)
+        (row,) = results("answers", run=run, question="across heads", measure="mass, price")
+        assert f"(price) = {float(row['value']):+.2f} [{float(row['lower']):+.2f}, {float(row['upper']):+.2f}]" in title
+
+
+def test_the_finding_says_which_intervals_hold_zero():
+    rows = [
+        {"run": run, "measure": measure, "value": value, "lower": value - 0.2, "upper": value + 0.2}
+        for run in MODELS
+        for measure, value in (("ratio", 0.1), ("price", -0.5))
+    ]
+    said = price_against_mass.finding({"heads": {}, "correlations": from_rows(rows)})
+    assert said.count("ratio +0.10 [-0.10, +0.30, holds 0]") == 3
+    assert said.count("price -0.50 [-0.70, -0.30]") == 3
+
+
+# Figure 18
+
+
+@pytest.fixture(scope="module")
+def shares():
+    return read_back(head_kinds.compute(Settings()))
+
+
+@pytest.mark.parametrize(("run", "layer"), [("smollm2", 23), ("minilm", 1), ("rxnmapper", 4)])
+def test_shares_are_those_of_the_results_and_sum_to_one(run, layer, shares):
+    found = {name: column[layer] for name, column in of(shares["shares"], run).items()}
+    heads = results("heads", run=run, layer=layer)
+    assert found["heads"] == len(heads)
+    for kind in (*KINDS, "silent switch"):
+        agree(found[kind], mean(heads, kind), scale=1.0)
+    # The shares of a head are kept with four digits.
+    assert abs(sum(found[kind] for kind in KINDS) - 1) < 1e-3
+    assert found["silent switch"] <= found["switch"]
+
+
+def test_bars_stand_on_each_other(shares):
+    panels = drawn(head_kinds, shares).axes
+    for panel, run in zip(panels, MODELS, strict=True):
+        expected, bottom = of(shares["shares"], run), 0.0
+        for kind, bars in zip(KINDS, panel.containers, strict=False):
+            agree(np.array([bar.get_height() for bar in bars]), np.asarray(expected[kind], dtype=float), scale=1.0)
+            agree(np.array([bar.get_y() for bar in bars]), np.zeros(len(bars)) + bottom, scale=1.0)
+            bottom = bottom + expected[kind]
+        hatched = panel.containers[-1]
+        agree(
+            np.array([bar.get_height() for bar in hatched]),
+            np.asarray(expected["silent switch"], dtype=float),
+            scale=1.0,
+        )
+
+
+def test_the_finding_counts_the_kinds():
+    rows = [
+        {"run": run, "layer": layer, "heads": 9, "switch": switch, "gated MLP": 0.1, "mixer": 0.9 - switch}
+        | {"silent switch": 0.0}
+        for run in MODELS
+        for layer, switch in enumerate((0.0, 0.6))
+    ]
+    said = head_kinds.finding({"shares": from_rows(rows)} | {})
+    assert said.count("switch 30 %, gated MLP 10 %, mixer 60 %; most switches in layer 1 (60 %)") == 3
+
+
+def test_missing_results_are_named_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(probe_results, "RESULTS", tmp_path)
+    with pytest.raises(DataError, match=r"the probe's results cannot be read: .*probe-heads.csv") as caught:
+        sinks_by_layer.compute(Settings())
+    assert "\n" not in str(caught.value)
