@@ -62,6 +62,10 @@ FIGURES: dict[str, str] = {
     "error_by_step": "error by step ahead of the five variants: P1's, ours on METR-LA and on synthetic roads (A7)",
     "sensitivity_after_training": "block norms of the Jacobian before and after training, on real windows (A1, A4)",
     "learning_curves": "training and validation error against epoch, beside the least possible error",
+    "sinks_by_layer": "attention on the sink and its price, by layer of three pretrained models (B8)",
+    "price_against_mass": "whether prices say which heads of pretrained models have a sink (B8)",
+    "head_kinds": "what pretrained heads are: switch, gated MLP or mixer, layer by layer (B6, B8)",
+    "sink_emergence": "sink mass and price as a byte model learns: two softmaxes, two decays (B2, B5)",
 }
 """Name of a figure, which is also its module's, and what it shows."""
 
