@@ -271,7 +271,7 @@ def test_what_is_no_checkpoint_of_this_run_is_refused(tmp_path):
 def test_the_gap_to_the_best_possible_forecast_shrinks():
     roads = synthetic_roads(network=road_network(roads=1, sensors_per_road=2, seed=1), days=6, seed=1)
     splits = split(roads.speeds)
-    short, long = (Settings(epochs=epochs, batch_size=32, learning_rate=5e-3) for epochs in (1, 10))
+    short, long = (Settings(epochs=epochs, batch_size=32, learning_rate=5e-3) for epochs in (1, 15))
     after_short, after_long = (evaluate(train(splits, settings), splits, roads=roads) for settings in (short, long))
     steps = np.array([3, 6, 12]) - 1
     best = after_long.known["best possible"].mae[steps]
