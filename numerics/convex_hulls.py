@@ -22,7 +22,7 @@ GAP = 1e-10
 EXACT_WORK = 4_000_000
 """Products that an exact Gram matrix may cost at most; above, an undecided case is an error."""
 
-EXACT_BITS = 1_000_000_000
+EXACT_BITS = 4_000_000_000
 """The same for Wolfe's algorithm: (points in the support)^4 times the bits of an inner product, a few seconds."""
 
 

@@ -74,13 +74,17 @@ def draw(tables: Mapping[str, Table]) -> Figure:
         axes.set(title=name, xlabel="layer", xlim=(-0.7, len(shares["layer"]) - 0.3), ylim=(0, 1))
         axes.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
         axes.grid(visible=False)
+    figure.get_layout_engine().set(w_pad=0.06)  # pyright: ignore[reportOptionalMemberAccess, reportCallIssue]
     panels[0].set_ylabel("share of heads")
     handles = [Patch(facecolor=COLOURS[kind], label=kind) for kind in KINDS]
     handles.insert(
         1, Patch(facecolor=style.BLUE, edgecolor="white", hatch="////", linewidth=0, label="with a silent sink")
     )
     figure.legend(handles=handles, loc="outside lower center", ncols=4)
-    figure.suptitle("What the heads are", x=0.01, ha="left")
+    gated = max(float(np.mean(_of(tables, run)["gated MLP"])) for run in MODELS)
+    figure.suptitle(
+        f"Heads are switches or mixers: at most {gated:.0%} of a model's act as a gated MLP", x=0.01, ha="left"
+    )
     return figure
 
 

@@ -103,6 +103,7 @@ def draw(tables: Mapping[str, Table]) -> Figure:
         axes.set_xticks([tick for tick in TICKS if low <= tick <= high and (tick != 1.5 or high < 5)], minor=False)
         axes.set_xticks([], minor=True)
         axes.xaxis.set_major_formatter("{x:g}")
+    figure.get_layout_engine().set(w_pad=0.06)  # pyright: ignore[reportOptionalMemberAccess, reportCallIssue]
     panels[0].set_ylabel("attention on the sink (weight)")
     return figure
 

@@ -39,7 +39,17 @@ def test_note_reads_from_top_to_bottom(name):
 
 @pytest.mark.parametrize("name", notes())
 def test_note_imports_sympy_only(name):
-    standard = {"collections", "dataclasses", "fractions", "functools", "itertools", "math"}
+    standard = {
+        "collections",
+        "csv",
+        "dataclasses",
+        "fractions",
+        "functools",
+        "itertools",
+        "math",
+        "pathlib",
+        "statistics",
+    }
     allowed = {"sympy", "mpmath", "derivations", *standard}
     tree = ast.parse(inspect.getsource(load(name)))
     for node in ast.walk(tree):

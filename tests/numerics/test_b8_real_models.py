@@ -207,6 +207,44 @@ def test_that_it_never_rises_is_refuted():
     refuted(check_smoothing, st.just(0))
 
 
+# A small model from scratch.
+
+
+def sinks_by_run(least):
+    """(kind, decay) -> which runs end with a head of at least that mass on the first byte."""
+    with (note.RESULTS / "byte-model.csv").open(newline="") as file:
+        found = {}
+        for row in csv.DictReader(file):
+            run = found.setdefault((row["kind"], float(row["decay"])), {}).setdefault((row["source"], row["seed"]), [])
+            run.append(float(row["sink"]))
+    return {case: np.array([max(masses) >= least for masses in runs.values()]) for case, runs in found.items()}
+
+
+def check_zero_logit(most_p, least=0.3):
+    sinks = sinks_by_run(least)
+    counts = []
+    for kind in ("softmax", "extra zero"):
+        runs = np.concatenate([sinks[kind, decay] for decay in (0.0, 1.0)])
+        assert len(runs) == 24
+        counts.append([runs.sum(), (~runs).sum()])
+    at_most(float(stats.fisher_exact(counts).pvalue), most_p)
+    at_most(float(counts[1][0]), float(counts[0][0]))
+    agree(2 * float(note.fisher((18, 24), (4, 24))), float(stats.fisher_exact([[18, 6], [4, 20]]).pvalue))
+
+
+@claim("B8.zero-logit", "property")
+def test_fewer_runs_have_a_sink_with_the_extra_logit():
+    check_zero_logit(0.05)
+    sinks = sinks_by_run(0.3)
+    agree(float(sinks["extra zero", 1.0].sum()), 0.0)
+    agree(float(sinks["extra zero", 0.0].sum()), 4.0)
+
+
+@claim("B8.zero-logit", "near-miss")
+def test_a_smaller_chance_of_the_counts_is_refuted():
+    refuted(check_zero_logit, st.just(1e-6))
+
+
 # What the note quotes.
 
 
