@@ -79,7 +79,9 @@ def check_variance(pair, covariances=2):
     one, other = pair
     spread = np.cov(one, other)
     agree(
-        np.var(one - other, ddof=1), spread[0, 0] + spread[1, 1] - covariances * spread[0, 1], scale=float(spread.max())
+        float(np.var(one - other, ddof=1)),
+        spread[0, 0] + spread[1, 1] - covariances * spread[0, 1],
+        scale=float(spread.max()),
     )
 
 
@@ -129,7 +131,7 @@ FAMILIES = {
 def check_nothing_is_found(cells, family, scatter=1.0):
     """Holm's first step, where runs scatter ``scatter`` times as much about their means."""
     scaled = [cell.mean() + scatter * (cell - cell.mean()) for cell in cells]
-    p = np.array([stats.ttest_1samp(cell, 0).pvalue for cell in scaled])
+    p = np.array([stats.ttest_1samp(cell, 0)[1] for cell in scaled])
     assert len(p) == family
     same_answer(bool((p <= 0.05 / family).any()), False)
 
@@ -141,7 +143,7 @@ def check_nothing_is_found(cells, family, scatter=1.0):
 def test_scipys_p_values_give_the_notes_verdict(name):
     cells, exact, family = FAMILIES[name]
     check_nothing_is_found(cells(), family)
-    least = min(stats.ttest_1samp(cell, 0).pvalue for cell in cells())
+    least = min(stats.ttest_1samp(cell, 0)[1] for cell in cells())
     agree(float(note.tail(note.most_certain(exact())).evalf()), least, scale=1.0)
 
 
