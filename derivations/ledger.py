@@ -1018,7 +1018,7 @@ PART_B = (
         OURS,
         "",
         "Each head of the three models that prefers the sink somewhere has at least 190 times the norm that its "
-        "margins for the sink cost.",
+        "margins for the sink cost (proven sides, geometric mean over texts).",
         "",
         "holds",
         "certified brackets on the committed tables; experiment",
