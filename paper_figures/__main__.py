@@ -17,6 +17,8 @@ examples:
       every figure from fewer draws, in under a minute
   python -m paper_figures sensitivity_maps --data los_speed.csv
       one figure, with a row of real METR-LA windows
+  python -m paper_figures sinks_by_layer price_against_mass head_kinds --probe runs/summary
+      the three figures of pretrained models, for models that you probed
 
 figures:
 """ + "\n".join(f"  {name:<28}{shows}" for name, shows in FIGURES.items())
@@ -40,6 +42,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, default=Path("figures"), metavar="DIR", help="folder to write (figures)")
     parser.add_argument("--quick", action="store_true", help="fewer draws and smaller sizes")
     parser.add_argument("--data", type=Path, metavar="PATH", help="METR-LA or PEMS-BAY speeds: .csv, .h5 or .npz")
+    parser.add_argument(
+        "--probe", type=Path, metavar="DIR", help="models of your own: a folder of `python -m attention summarise`"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of everything random (0)")
     return parser
 
@@ -60,6 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if args.data is not None and not args.data.is_file():
         parser.error(f"--data: there is no file {args.data}")
 
+    if args.probe is not None and not args.probe.is_dir():
+        parser.error(f"--probe: there is no folder {args.probe}")
+
     # One thread sums in one order, so the bytes do not depend on the number of cores. Set before NumPy loads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Late, so that --help and a mistyped name answer at once.
@@ -70,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
-    settings = Settings(quick=args.quick, data=args.data, seed=args.seed)
+    settings = Settings(quick=args.quick, data=args.data, probe=args.probe, seed=args.seed)
     try:
         args.out.mkdir(parents=True, exist_ok=True)
         write_whole(args.out / ".writable", b"")
@@ -87,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         try:
             entry = render(name, settings, args.out)
         except DataError as error:
-            parser.error(f"--data: {error}")
+            parser.error(f"{name}: {error}" if args.data is None else f"--data: {error}")
         print(f"    {entry['finding']}")
         print(f"    {args.out}/: {', '.join(entry['files'])}", flush=True)
 

@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 
 from attention.probe_study import KINDS
 from paper_figures import style
-from paper_figures.probe_results import MODELS, probe_study
+from paper_figures.probe_results import names_of, probe_study
 from paper_figures.settings import Settings
 from paper_figures.tables import Table, from_rows
 
@@ -27,10 +27,11 @@ COLOURS = dict(zip(KINDS, (style.BLUE, style.ORANGE, "#D8D8D8"), strict=True))
 
 
 def compute(settings: Settings) -> dict[str, Table]:
-    """Table ``shares``: one row a model and layer, the three shares sum to 1. The settings change nothing."""
-    heads = probe_study().heads
+    """Table ``shares``: one row a model and layer, the three shares sum to 1."""
+    study, runs = probe_study(settings)
+    heads = study.heads
     rows: list[dict[str, Any]] = []
-    for run in MODELS:
+    for run in runs:
         for layer in np.unique(heads["layer"][heads["run"] == run]).tolist():
             here = (heads["run"] == run) & (heads["layer"] == layer)
             row: dict[str, Any] = {"run": run, "layer": layer, "heads": int(here.sum())}
@@ -41,7 +42,7 @@ def compute(settings: Settings) -> dict[str, Table]:
 def finding(tables: Mapping[str, Table]) -> str:
     """The shares over all layers, and the layer with most switches."""
     said = []
-    for run, name in MODELS.items():
+    for run, name in names_of(tables["shares"]).items():
         shares = _of(tables, run)
         most = int(shares["switch"].argmax())
         parts = ", ".join(f"{kind} {100 * shares[kind].mean():.0f} %" for kind in KINDS)
@@ -54,9 +55,11 @@ def finding(tables: Mapping[str, Table]) -> str:
 def draw(tables: Mapping[str, Table]) -> Figure:
     """One panel a model, as wide as it has layers; bars from the bottom: switch, gated MLP, mixer."""
     figure = style.new_figure(width=style.DOUBLE_COLUMN, height=2.3)
-    depths = [len(_of(tables, run)["layer"]) for run in MODELS]
-    panels = figure.subplots(1, len(MODELS), sharey=True, width_ratios=[max(depth, 9) for depth in depths])
-    for axes, (run, name) in zip(panels, MODELS.items(), strict=True):
+    models = names_of(tables["shares"])
+    depths = [len(_of(tables, run)["layer"]) for run in models]
+    widths = [max(depth, 9) for depth in depths]
+    panels = figure.subplots(1, len(models), sharey=True, squeeze=False, width_ratios=widths)[0]
+    for axes, (run, name) in zip(panels, models.items(), strict=True):
         shares = _of(tables, run)
         bottom = np.zeros(len(shares["layer"]))
         for kind in KINDS:
@@ -81,7 +84,7 @@ def draw(tables: Mapping[str, Table]) -> Figure:
         1, Patch(facecolor=style.BLUE, edgecolor="white", hatch="////", linewidth=0, label="with a silent sink")
     )
     figure.legend(handles=handles, loc="outside lower center", ncols=4)
-    gated = max(float(np.mean(_of(tables, run)["gated MLP"])) for run in MODELS)
+    gated = max(float(np.mean(_of(tables, run)["gated MLP"])) for run in models)
     figure.suptitle(
         f"Heads are switches or mixers: at most {gated:.0%} of a model's act as a gated MLP", x=0.01, ha="left"
     )

@@ -18,8 +18,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from paper_figures import style
-from paper_figures.probe_results import MODELS, probe_study
-from paper_figures.settings import Settings
+from paper_figures.probe_results import names_of, probe_study
+from paper_figures.settings import DataError, Settings
 from paper_figures.tables import Table, from_rows
 
 READS_DATA = False
@@ -36,14 +36,16 @@ TICKS = (0.5, 1, 1.5, 2, 3, 5, 10, 20, 50, 100, 200)
 
 
 def compute(settings: Settings) -> dict[str, Table]:
-    """Tables ``heads`` and ``correlations``. The settings change nothing."""
-    study = probe_study()
+    """Tables ``heads`` and ``correlations``."""
+    study, runs = probe_study(settings)
     heads: list[dict[str, Any]] = []
-    for run in MODELS:
+    for run in runs:
         layers = {name: column[study.layers["run"] == run] for name, column in study.layers.items()}
         of_layer = {}
         for layer in np.unique(layers["layer"]).tolist():
             priced = (layers["layer"] == layer) & ~np.isnan(layers["diagonal_lower"] * layers["sink_lower"])
+            if not priced.any():
+                raise DataError(f"the probe of {run} has no diagonal prices in layer {layer}: probe with --prices fast")
             lower = layers["diagonal_lower"][priced] / layers["sink_upper"][priced]
             upper = layers["diagonal_upper"][priced] / layers["sink_lower"][priced]
             of_layer[layer] = {
@@ -58,7 +60,7 @@ def compute(settings: Settings) -> dict[str, Table]:
         ]
     answers = study.answers
     correlations: list[dict[str, Any]] = []
-    for run in MODELS:
+    for run in runs:
         for measure, short in MEASURES.items():
             here = (answers["run"] == run) & (answers["question"] == "across heads") & (answers["measure"] == measure)
             correlations += [
@@ -73,7 +75,7 @@ def compute(settings: Settings) -> dict[str, Table]:
 def finding(tables: Mapping[str, Table]) -> str:
     """The rank correlations of each model, and whether their intervals exclude 0."""
     said = []
-    for run, name in MODELS.items():
+    for run, name in names_of(tables["correlations"]).items():
         parts = []
         for row in _correlations(tables, run):
             sure = "" if row["lower"] > 0 or row["upper"] < 0 else ", holds 0"
@@ -85,9 +87,10 @@ def finding(tables: Mapping[str, Table]) -> str:
 def draw(tables: Mapping[str, Table]) -> Figure:
     """One panel a model, one scale of mass."""
     figure = style.new_figure(width=style.DOUBLE_COLUMN, height=2.6)
-    panels = figure.subplots(1, len(MODELS), sharey=True)
+    models = names_of(tables["heads"])
+    panels = figure.subplots(1, len(models), sharey=True, squeeze=False)[0]
     heads = tables["heads"]
-    for axes, (run, name) in zip(panels, MODELS.items(), strict=True):
+    for axes, (run, name) in zip(panels, models.items(), strict=True):
         here = np.asarray(heads["run"]) == run
         ratio = np.sqrt(np.asarray(heads["ratio_lower"]) * np.asarray(heads["ratio_upper"]))[here]
         layer = np.asarray(heads["layer"])[here]

@@ -21,11 +21,13 @@ class Settings:
     Attributes:
         quick: fewer draws and smaller sizes; the message stays.
         data: a file of METR-LA speeds, or None.
+        probe: a folder that ``python -m attention summarise`` wrote, or None for the project's own ``results/``.
         seed: of everything random.
     """
 
     quick: bool = False
     data: Path | None = None
+    probe: Path | None = None
     seed: int = 0
 
     def generator(self) -> torch.Generator:

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 
 from attention.probe_study import LONG
 from paper_figures import style
-from paper_figures.probe_results import MODELS, probe_study
+from paper_figures.probe_results import names_of, probe_study
 from paper_figures.settings import Settings
 from paper_figures.tables import Table, from_rows
 
@@ -28,10 +28,10 @@ READS_DATA = False
 
 
 def compute(settings: Settings) -> dict[str, Table]:
-    """Table ``layers``: one row a model and layer. The settings change nothing."""
-    study = probe_study()
+    """Table ``layers``: one row a model and layer."""
+    study, runs = probe_study(settings)
     rows: list[dict[str, Any]] = []
-    for run in MODELS:
+    for run in runs:
         heads, layers = (
             {name: column[table["run"] == run] for name, column in table.items()}
             for table in (study.heads, study.layers)
@@ -61,7 +61,7 @@ def _median(values: np.ndarray) -> float:
 def finding(tables: Mapping[str, Table]) -> str:
     """The layer with most attention on the sink and the cheapest one, model by model; where token 0 is massive."""
     said = []
-    for run, name in MODELS.items():
+    for run, name in names_of(tables["layers"]).items():
         layers = _of(tables, run)
         most, cheapest = int(layers["mass"].argmax()), int(layers["price_upper"].argmin())
         text = (
@@ -82,7 +82,7 @@ def draw(tables: Mapping[str, Table]) -> Figure:
     """Mass above, price below, layers along the shared axis."""
     figure = style.new_figure(width=style.COLUMN, height=3.9)
     above, below = figure.subplots(2, 1, sharex=True)
-    for place, (run, name) in enumerate(MODELS.items()):
+    for place, (run, name) in enumerate(names_of(tables["layers"]).items()):
         layers, look = _of(tables, run), style.series(place)
         above.fill_between(
             layers["layer"], layers["quarter"], layers["three_quarters"], color=look["color"], alpha=0.15, linewidth=0

@@ -86,7 +86,7 @@ def test_figure_that_refuses_the_data(capsys, tmp_path, tiny, monkeypatch):
         raise DataError("too short")
 
     monkeypatch.setattr(tiny, "compute", compute)
-    assert refused(capsys, "tiny", "--out", tmp_path).endswith("--data: too short")
+    assert refused(capsys, "tiny", "--out", tmp_path).endswith("tiny: too short")
 
 
 def test_prints_the_finding_and_plain_lines(capsys, tmp_path, tiny):

@@ -206,3 +206,38 @@ def test_missing_results_are_named_in_one_line(tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"the probe's results cannot be read: .*probe-heads.csv") as caught:
         sinks_by_layer.compute(Settings())
     assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def own_models(tmp_path):
+    """A summary of one model that is not among the project's three."""
+    for table in ("heads", "layers", "pooled", "answers"):
+        with open(RESULTS / f"probe-{table}.csv", newline="", encoding="utf-8") as file:
+            rows = [row | {"run": "mine"} for row in csv.DictReader(file) if row["run"] == "minilm"]
+        with open(tmp_path / f"probe-{table}.csv", "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+    return tmp_path
+
+
+@pytest.mark.parametrize("module", [sinks_by_layer, price_against_mass, head_kinds])
+def test_a_users_own_models_are_drawn_instead(module, own_models):
+    tables = read_back(module.compute(Settings(probe=own_models)))
+    for table in tables.values():
+        assert set(np.asarray(table["run"]).tolist()) == {"mine"}
+    assert "mine: " in module.finding(tables)
+    assert not any(name in module.finding(tables) for name in MODELS.values())
+    assert drawn(module, tables).axes
+
+
+def test_models_without_diagonal_prices_are_named(own_models):
+    path = own_models / "probe-layers.csv"
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = [row | {"diagonal_lower": "", "diagonal_upper": ""} for row in csv.DictReader(file)]
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    with pytest.raises(DataError, match="the probe of mine has no diagonal prices in layer 0"):
+        price_against_mass.compute(Settings(probe=own_models))
