@@ -320,7 +320,7 @@ class _OfRun:
                 ]
             )
 
-        if np.isnan(price).any():
+        if self.texts < 2 or np.isnan(price).any():
             return []
         return [
             (measure, self._interval(statistic, np.arange(self.texts)), "texts", mass.size)
@@ -489,6 +489,9 @@ class _OfRun:
         return [(measure, by_text, "texts", self.depth), (measure, by_layer, "layers", self.depth)]
 
     def _interval(self, statistic: Callable[[NDArray[np.int64]], float], clusters: NDArray) -> StudyInterval:
+        if len(np.unique(clusters)) < 2:
+            # Of one text, or one layer, nothing can be drawn again.
+            return _exact(statistic(np.arange(len(clusters))))
         return cluster_interval(statistic, clusters, draws=self.draws)
 
     def _of_heads(self, measure: str, statistic: Callable[[NDArray[np.int64]], float]) -> Answer:

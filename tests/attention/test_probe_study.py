@@ -276,3 +276,16 @@ def test_command_names_bad_folders_in_one_line(tmp_path, capsys, folders, messag
     printed = capsys.readouterr().err
     assert printed.count("\n") == 1
     assert re.search(message, printed)
+
+
+def test_a_single_text_is_summarised_without_intervals_by_texts(tmp_path):
+    pytest.importorskip("transformers", reason="the probe needs transformers: pip install sinkproof[probe]")
+    text = tmp_path / "one.smi"
+    text.write_text("CCO.CC(=O)O>>CCOC(C)=O", encoding="utf-8")
+    assert main(["probe", "rxnmapper", "--text", str(text), "--out", str(tmp_path / "albert")]) == 0
+    assert main(["summarise", str(tmp_path / "albert"), "--out", str(tmp_path / "out"), "--draws", "10"]) == 0
+    answers = read_study(tmp_path / "out").answers
+    by_texts = answers["drawn"] == "texts"
+    assert by_texts.any()
+    assert np.isnan(np.asarray(answers["lower"], dtype=float)[by_texts]).all()
+    assert "across texts" not in answers["question"].tolist()
