@@ -5,8 +5,9 @@ needed at marks alone. B5: a head with softmax must put its weight somewhere whe
 logit, fixed at 0 and of value 0, it can be silent without a sink. Above, against the gradient step: the mass on BOS of
 the head that has most of it, in each run at each step (queries that are no marks, so where heads are not needed); with
 the extra logit also the largest share of weight left over. Grey: the mass under uniform attention. Below: the sink's
-price 1/G in each layer, the least norm of B a nat of margin (B2), on the vectors that enter the scores. Lines are means
-over seeds, bands Student's 95 % intervals of them, which stop at 0 and, for shares, at 1.
+price 1/G in each layer, the least norm of B a nat of margin (B2), on the vectors that enter the scores; a step at which
+one seed's layer allows no sink has an infinite price in the table and no point in its line. Lines are means over seeds,
+bands Student's 95 % intervals of them, which stop at 0 and, for shares, at 1.
 """
 
 from collections.abc import Mapping
