@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    show = commands.add_parser("show", help="print one note with every step checked")
+    show = commands.add_parser("show", help="print the notes of a claim with every step checked")
     show.add_argument("claim", help="a claim's id (A5 or A5.penalty) or a note's name (a5_regularisers)")
     render = commands.add_parser("render", help="write all notes as HTML")
     render.add_argument("directory", type=Path, help="the folder to write into; made if absent")
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if chosen.command == "show":
             from derivations.show import show_note
 
-            return show_note(note_of(chosen.claim))
+            return max(show_note(note) for note in notes_of(chosen.claim))
         if chosen.command == "render":
             return _render(chosen.directory)
         if chosen.command == "table":
@@ -85,24 +85,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
 
-def note_of(name: str) -> str:
-    """The note of a claim's id, of its part (A5), or of its own name.
+def notes_of(name: str) -> list[str]:
+    """The notes that speak for a claim's id, all notes of a part (A5), or the one of that name.
 
     Raises:
         ValueError: nothing of that name.
     """
+    from derivations.show import claims_of
     from derivations.steps import notes
 
     known = notes()
     if name in known:
-        return name
+        return [name]
     part = name.split(".")[0].lower()
-    is_claim = "." not in name or any(entry.id.lower() == name.lower() for entry in LEDGER)
-    for note in known:
-        if is_claim and note.split("_")[0] == part:
-            return note
+    found = [note for note in known if note.split("_")[0] == part]
+    if "." in name:
+        found = [note for note in found if any(entry.id.lower() == name.lower() for entry in claims_of(note))]
+    if found:
+        return found
     parts = ", ".join(dict.fromkeys(entry.part for entry in LEDGER))
-    raise ValueError(f"unknown claim or note {name!r}; the claims are {parts}")
+    raise ValueError(f"unknown claim or note {name!r}; the claims are {parts}, the notes {', '.join(known)}")
 
 
 def decide_note(note: str) -> dict[str, Count]:

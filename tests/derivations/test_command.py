@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from derivations.__main__ import LEDGER_END, LEDGER_START, main, markdown_table, with_ledger
+from derivations.__main__ import LEDGER_END, LEDGER_START, main, markdown_table, notes_of, with_ledger
 from derivations.ledger import LEDGER
+from derivations.show import claims_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -99,3 +100,20 @@ def test_table_shows_every_statement_as_it_is_written():
     text = html.unescape(re.sub(r"<[^>]*>", "", page))
     for entry in LEDGER:
         assert entry.statement in text, entry.id
+
+
+@pytest.mark.parametrize("id", [entry.id for entry in LEDGER])
+def test_the_notes_of_a_claim_speak_for_it(id):
+    found = notes_of(id)
+    assert found
+    for note in found:
+        assert id in {entry.id for entry in claims_of(note)}
+
+
+def test_all_notes_of_a_part_are_shown():
+    assert notes_of("A7") == ["a7_table_audit", "a7_week"]
+    assert notes_of("b8") == ["b8_pretrained", "b8_real_models"]
+    assert notes_of("A7.week-size") == ["a7_week"]
+    assert notes_of("a7_week") == ["a7_week"]
+    with pytest.raises(ValueError, match=r"unknown claim or note 'A7\.nothing'; the claims are A1, .* the notes a1_"):
+        notes_of("A7.nothing")
