@@ -380,6 +380,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         table = {"train": _train, "sweep": _sweep, "probe": _probe, "summarise": _summarise}[options.command](options)
     except (ImportError, OSError, ValueError) as error:
         parser.exit(2, f"{parser.prog} {options.command}: {error}\n")
+    except KeyboardInterrupt:
+        parser.exit(130, f"{parser.prog} {options.command}: stopped\n")
     print(table)
     return 0
 

@@ -6,7 +6,8 @@ it ends, and the only sign that it has ended; ``NAME.pt`` is its checkpoint, fro
 which holds the trained weights afterwards; ``NAME.lock`` is held by the process at work on it, and freed by the system
 when that process ends, however it ends. So no run is done twice, even if a cluster takes a worker for dead that is
 not. ``journal.txt`` has one line for each start and each end of a run, with the worker that did it. When all runs have
-ended, ``results.csv`` and ``results.json`` are written.
+ended, ``results.csv`` and ``results.json`` are written. ``sweep.lock`` is held while ``sweep.json`` or the results are
+written, so that two sweeps of one folder do not write at once.
 
 Every run is computed on one thread, so its numbers depend neither on the number of processes nor on which of them did
 it. On a cluster, all workers and the caller must see the folder, and the data where they are a file, under the same
@@ -226,12 +227,13 @@ def run_sweep(
         progress: say on the standard error how many runs have ended and what time is left.
 
     Returns:
-        All results. They are in ``out`` too, as ``results.csv`` and ``results.json``.
+        The results of the runs that were asked for. They are in ``out`` too, as ``results.csv`` and ``results.json``.
 
     Raises:
         ModuleNotFoundError: ``scheduler`` is given and Dask is not installed.
         OSError: data or folder cannot be read or written, the scheduler does not answer, or a process was killed.
-        ValueError: bad data, or the folder of another sweep; the message is one line.
+        ValueError: bad data, a run's file that is not of that run, or the folder of another sweep; the message is one
+            line.
     """
     data = None if data is None else Path(data).resolve()
     out = Path(out).resolve()
@@ -242,7 +244,8 @@ def run_sweep(
     if out.exists() and not out.is_dir():
         raise NotADirectoryError(f"{out} must be a folder, got a file")
     (out / "runs").mkdir(parents=True, exist_ok=True)
-    _claim(out / "sweep.json", {"settings": grid.common, "data": origin})
+    with FileLock(out / "sweep.lock"):
+        _claim(out / "sweep.json", {"settings": grid.common, "data": origin})
     missing = [run for run in grid.runs if not _file(out, run, "json").exists()]
     with _workers(jobs, scheduler) as parallel:
         tasks = [joblib.delayed(_finish)(out, run, data, origin["digest"]) for run in missing]
@@ -252,10 +255,11 @@ def run_sweep(
                 parallel(tasks)
             except BrokenProcessPool:
                 raise ChildProcessError("a process was killed; the same sweep goes on where it was") from None
-    results = tuple(_result(_file(out, run, "json")) for run in grid.runs)
+    results = tuple(_finished(_file(out, run, "json"), run) for run in grid.runs)
     found = SweepResult(grid, origin, results)
-    _write_whole(out / "results.csv", found.csv().encode())
-    _write_whole(out / "results.json", json.dumps(found.as_numbers()).encode() + b"\n")
+    with FileLock(out / "sweep.lock"):
+        _write_whole(out / "results.csv", found.csv().encode())
+        _write_whole(out / "results.json", json.dumps(found.as_numbers()).encode() + b"\n")
     return found
 
 
@@ -342,19 +346,39 @@ def _claim(path: Path, ours: dict[str, Any]) -> None:
         _write_whole(path, json.dumps(ours, indent=2).encode() + b"\n")
         return
     theirs = _result(path)
-    settings = theirs.get("settings", {})
+    settings, data = (theirs.get(name) for name in ("settings", "data"))
+    if not (isinstance(settings, dict) and isinstance(data, dict)):
+        raise ValueError(f"{path} must hold the settings and data of a sweep; choose another folder")
     for name, value in ours["settings"].items():
         if settings.get(name) != value:
             raise ValueError(
                 f"{path.parent} holds another sweep: its {name} is {settings.get(name)!r}, not {value!r}; "
                 "choose another folder"
             )
-    if theirs.get("data", {}).get("digest") != ours["data"]["digest"]:
-        name = theirs.get("data", {}).get("name")
+    if data.get("digest") != ours["data"]["digest"]:
         raise ValueError(
-            f"{path.parent} holds another sweep: its readings differ, they are of {name}, not {ours['data']['name']}; "
-            "choose another folder"
+            f"{path.parent} holds another sweep: its readings differ, they are of {data.get('name')}, not "
+            f"{ours['data']['name']}; choose another folder"
         )
+
+
+def _finished(path: Path, run: Settings) -> dict[str, Any]:
+    """What ``write_result`` wrote of that run.
+
+    Raises:
+        ValueError: something else is in the file.
+    """
+    result = _result(path)
+    errors = result.get("errors")
+    if not (
+        result.get("settings") == asdict(run)
+        and {"best_epoch", "history"} <= result.keys()
+        and isinstance(errors, dict)
+        and isinstance(errors.get("forecaster"), dict)
+        and all(len(errors["forecaster"].get(measure) or ()) == run.steps_out for measure in MEASURES)
+    ):
+        raise ValueError(f"{path} does not hold the result of that run; remove it to have it made anew")
+    return result
 
 
 def _result(path: Path) -> dict[str, Any]:

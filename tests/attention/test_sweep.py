@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from typing import TypeVar
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock, Timeout
 
 import attention.sweep as sweep_module
 import attention.training as training_module
@@ -189,6 +191,45 @@ def test_more_runs_may_be_asked_for_but_no_others(data, tmp_path):
         run_sweep(QUICK, tmp_path, data=other)
     (tmp_path / "sweep.json").write_text("{")
     with pytest.raises(ValueError, match=r"sweep\.json must hold a JSON object"):
+        run_sweep(QUICK, tmp_path, data=data)
+
+
+def test_two_sweeps_that_begin_at_once_wait_for_each_other(monkeypatch, data, tmp_path):
+    held = []
+
+    def locked(write):
+        def watched(path, content):
+            if path.parent == tmp_path:
+                with pytest.raises(Timeout):
+                    FileLock(tmp_path / "sweep.lock").acquire(timeout=0)
+                held.append(path.name)
+            write(path, content)
+
+        return watched
+
+    monkeypatch.setattr(sweep_module, "_write_whole", locked(sweep_module._write_whole))
+    run_sweep(QUICK, tmp_path, data=data)
+    assert held == ["sweep.json", "results.csv", "results.json"]
+
+
+@pytest.mark.parametrize(
+    "content", ["another run", {}, {"settings": 3}, {"errors": None}, {"errors": {"forecaster": {}}}]
+)
+def test_a_result_that_is_not_of_its_run_is_refused(local, data, tmp_path, content):
+    shutil.copytree(local[0], tmp_path, dirs_exist_ok=True)
+    wrong, other = (tmp_path / "runs" / f"no-regularisation-graph-3-seed{seed}.json" for seed in (0, 1))
+    if content == "another run":
+        shutil.copy(other, wrong)
+    else:
+        wrong.write_text(json.dumps(content and json.loads(wrong.read_text()) | content))
+    with pytest.raises(ValueError, match=r"no-regularisation-graph-3-seed0\.json does not hold the result of that run"):
+        run_sweep(GRID, tmp_path, data=data)
+
+
+@pytest.mark.parametrize("content", [{"settings": 3, "data": {}}, {"settings": {}, "data": []}, {}])
+def test_a_folder_with_a_strange_manifest_is_refused(data, tmp_path, content):
+    (tmp_path / "sweep.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="must hold the settings and data of a sweep"):
         run_sweep(QUICK, tmp_path, data=data)
 
 
