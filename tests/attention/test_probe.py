@@ -12,7 +12,8 @@ import torch
 from attention import HeadReading, LayerReading, LayerView, ProbeResult, read_layer
 from attention.__main__ import main
 from attention.pretrained import Pretrained, Rotation, load
-from attention.probe import head_costs, head_kind, probe, sink_kind
+from attention.probe import PRICED_TOKENS, head_costs, head_kind, probe, sink_kind
+from numerics import pattern_price
 from tests.evidence import agree, at_most
 
 T = 15
@@ -321,6 +322,44 @@ def test_the_seed_decides_which_tokens_are_priced(tiny):
     assert [row.priced for row in once.layers] == [24, 24]
     assert once.layers[1].sink_upper != other.layers[1].sink_upper
     assert once.layers[1].g_k == other.layers[1].g_k
+
+
+def test_a_rotary_price_is_of_the_chosen_tokens_where_they_stand_and_of_their_own_margins(tiny):
+    """Against ``pattern_price`` on places drawn here, with margins read off the weights: log a_i0 - max log a_ij."""
+    ids = np.random.default_rng(5).integers(0, 16, 40).tolist()
+    *_, view = tiny.layers([ids])
+    layer, heads = read_layer(view, prices="fast", seed=3, diagonal=False)
+    places = np.sort(np.random.default_rng([3, 40]).choice(np.arange(1, 40), PRICED_TOKENS, replace=False))
+    x = view.x[0].double().numpy()
+    logs = view.weights[0].double().log().numpy()
+
+    def price(positions, margins):
+        return pattern_price(
+            x[places],
+            pattern="sink",
+            sink=x[0],
+            causal=True,
+            margins=margins,
+            query_bias=view.b_q is not None,
+            key_bias=view.b_k is not None,
+            frequencies=view.rotation.frequencies.double().numpy(),
+            positions=np.asarray(positions, dtype=float),
+        )
+
+    even = np.ones(len(places))
+    found = price([0, *places], even)
+    agree(np.array([layer.sink_lower, layer.sink_upper]), np.array([found.lower, found.upper]), tolerance="program")
+    elsewhere = price(range(len(places) + 1), even)
+    assert abs(elsewhere.lower / layer.sink_lower - 1) > 1e-3, "positions must matter here"
+    priced = [head for head in heads if not math.isnan(head.margins_lower)]
+    assert priced
+    for head in priced:
+        lead = logs[head.head, 1:, 0] - logs[head.head, 1:, 1:].max(-1)
+        found, shifted = (price([0, *places], lead[places - back]) for back in (1, 2))
+        # The weights are float32.
+        sides = torch.tensor([head.margins_lower, head.margins_upper], dtype=torch.float32)
+        agree(sides, torch.tensor([found.lower, found.upper], dtype=torch.float32))
+        assert abs(shifted.lower / found.lower - 1) > 1e-3, "margins must differ from token to token"
 
 
 def test_the_prices_of_sinks_alone_are_those_of_the_whole(tiny):
