@@ -190,3 +190,24 @@ def test_the_notes_summary_shows_the_evaluated_numbers():
         intervals = [numerics.mean_interval(-100 * changes(variant, mode, step)) for step in note.STEPS]
         shown = " | ".join(f"{float(found.mean):+.2f} ± {float(found.half_width):.2f}" for found in intervals)
         assert f"| {name} | {mode} | {shown} |" in text
+
+
+def test_the_note_compares_with_what_needs_no_training():
+    text = " ".join(" ".join(cell.text for cell in note_cells("a7_week")).split())
+    with RESULTS.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    simple = {
+        name: [float(r["mae"]) for r in rows if r["variant"] == name] for name in ("persistence", "daily profile")
+    }
+    gains = [
+        100 * (1 - value / simple["persistence"][place])
+        for place, step in enumerate(note.STEPS)
+        for cell, values in ERRORS.items()
+        if cell[2] == step
+        for value in values
+    ]
+    assert f"by {min(gains):.1f} to {max(gains):.1f} per cent only" in text
+    last = np.concatenate([values for cell, values in ERRORS.items() if cell[2] == 12])
+    assert (last > simple["daily profile"][-1]).all()
+    assert f"the daily profile ({simple['daily profile'][-1]:.2f} mph)" in text
+    assert f"({last.min():.2f} to {last.max():.2f})" in text
