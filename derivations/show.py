@@ -9,16 +9,22 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
+
+from sympy import Add, Rational
+from sympy.printing.latex import LatexPrinter
 
 from derivations.ledger import Claim, claim
-from derivations.steps import Outcome, StepFunction, check, load, steps_of
+from derivations.steps import Outcome, Step, StepFunction, check, load, steps_of
 
 LONGEST_FORMULA = 240
-"""Longer formulas are named by their size only: a brute derivative fills pages."""
+"""Longer formulas are not printed: a brute derivative fills pages."""
+
+LONGEST_FRACTION = 40
+"""A fraction of more digits is printed as a decimal alone."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +80,8 @@ def show_note(note: str, out: TextIO | None = None) -> int:
     """
     out = out or sys.stdout
     for entry in claims_of(note):
-        said = f' {entry.source} says: "{entry.says}"' if entry.says else ""
-        print(f"{entry.id}: {entry.verdict}.{said}", file=out)
+        for line in _claim_lines(entry):
+            print(line, file=out)
     steps = standing = 0
     for cell in cells(note):
         if cell.kind == "markdown":
@@ -84,19 +90,44 @@ def show_note(note: str, out: TextIO | None = None) -> int:
             outcome = check(where)
             steps += 1
             standing += outcome.stands
-            for line in _terminal_lines(outcome):
+            for line in step_lines(outcome):
                 print(line, file=out, flush=True)
     print(f"\n{note}: {standing} of {steps} steps stand", file=out)
     return 0 if standing == steps else 1
 
 
-def _terminal_lines(outcome: Outcome) -> Iterator[str]:
+def _claim_lines(entry: Claim) -> Iterator[str]:
+    yield f"{entry.id}: {entry.verdict}."
+    if entry.says:
+        yield textwrap.fill(f'{entry.source} says: "{entry.says}"', 116, initial_indent="  ", subsequent_indent="    ")
+    yield textwrap.fill(f"statement: {entry.statement}", 116, initial_indent="  ", subsequent_indent="    ")
+    if entry.assumptions:
+        yield textwrap.fill(f"under: {entry.assumptions}", 116, initial_indent="  ", subsequent_indent="    ")
+
+
+def _sides(built: Step) -> tuple[Any, ...]:
+    """The sides that are shown: both of an inequality between numbers, otherwise the right one."""
+    sides = (built.before, built.after)
+    return sides if built.relation != "=" and all(isinstance(side, Rational) for side in sides) else sides[1:]
+
+
+def _written(side: Any, exact: Callable[[Any], str], about: str) -> str:
+    """A side as text; a fraction of many digits with its decimal, or as its decimal alone."""
+    if not isinstance(side, Rational) or side.q == 1 or max(abs(side.p), side.q) < 100:
+        return exact(side)
+    decimal = exact(side.evalf(4))
+    return f"{exact(side)} ({about} {decimal})" if len(str(side)) <= LONGEST_FRACTION else f"{about} {decimal}"
+
+
+def step_lines(outcome: Outcome) -> Iterator[str]:
+    """The lines of a checked step in the terminal."""
     where, built = outcome.where, outcome.step
     kind = "counterexample" if built.counterexample else "step"
     yield f"  [{mark(outcome.verdict)}] {where.claim}, {kind} {where.name}"
     yield textwrap.indent(where.statement, "      ")
-    if len(text := str(built.after)) <= LONGEST_FORMULA:
-        yield f"      {built.relation} {text}"
+    if len(str(built.after)) <= LONGEST_FORMULA:
+        *left, right = (_written(side, str, "~") for side in _sides(built))
+        yield f"      {''.join(f'{side} ' for side in left)}{built.relation} {right}"
     yield f"      because: {built.because}"
     for name, verdict in outcome.near_misses.items():
         yield f"      near-miss [{mark(verdict)}]: {name}"
@@ -142,7 +173,7 @@ def render_note(note: str) -> str:
             continue
         if cell.text.strip():
             parts.append(f"<details><summary>code</summary><pre>{html.escape(cell.text)}</pre></details>")
-        parts.extend(_html_step(check(where)) for where in cell.steps)
+        parts.extend(step_page(check(where)) for where in cell.steps)
     return PAGE.format(title=note, body="\n".join(parts))
 
 
@@ -167,7 +198,8 @@ def claims_of(note: str) -> tuple[Claim, ...]:
     return tuple(claim(id) for id in dict.fromkeys(where.claim for where in steps_of(load(note))))
 
 
-def _html_step(outcome: Outcome) -> str:
+def step_page(outcome: Outcome) -> str:
+    """A checked step as HTML."""
     where, built = outcome.where, outcome.step
     lines = [
         f'<div class="step{"" if outcome.stands else " open"}">',
@@ -175,9 +207,10 @@ def _html_step(outcome: Outcome) -> str:
         f"{' &middot; counterexample' if built.counterexample else ''}</p>",
         markdown(where.statement),
     ]
-    formula = _latex(built.after)
-    if formula is not None:
-        lines.append(_mathml(rf"\cdots {_RELATIONS[built.relation]} {formula}", display=True))
+    if len(str(built.after)) <= LONGEST_FORMULA:
+        *left, right = (_written(side, _Latex().doprint, r"\approx") for side in _sides(built))
+        start = left[0] if left else r"\cdots"
+        lines.append(_mathml(f"{start} {_RELATIONS[built.relation]} {right}", display=True))
     lines.append(f'<p class="because">because: {html.escape(built.because)}</p>')
     lines.extend(
         f'<p class="miss">near-miss {mark(verdict)}: {html.escape(name)}</p>'
@@ -189,24 +222,15 @@ def _html_step(outcome: Outcome) -> str:
 _RELATIONS = {"=": "=", "<=": r"\le", "<": "<"}
 
 
-def _latex(expr) -> str | None:
-    """LaTeX of a formula, None where it is too long."""
-    from sympy import Add
-    from sympy.printing.latex import LatexPrinter
-
-    class NotePrinter(LatexPrinter):
-        def _print_Sum(self, expr):
-            # SymPy stacks the ranges of a double sum under one sign; by hand one writes two signs.
-            signs = [
-                rf"\sum_{{{self._print(index)}={self._print(lower)}}}^{{{self._print(upper)}}}"
-                for index, lower, upper in reversed(expr.limits)
-            ]
-            body = self._print(expr.function)
-            return " ".join(signs) + (rf" \left({body}\right)" if isinstance(expr.function, Add) else f" {body}")
-
-    if len(str(expr)) > LONGEST_FORMULA:
-        return None
-    return NotePrinter().doprint(expr)
+class _Latex(LatexPrinter):
+    def _print_Sum(self, expr):
+        # SymPy stacks the ranges of a double sum under one sign; by hand one writes two signs.
+        signs = [
+            rf"\sum_{{{self._print(index)}={self._print(lower)}}}^{{{self._print(upper)}}}"
+            for index, lower, upper in reversed(expr.limits)
+        ]
+        body = self._print(expr.function)
+        return " ".join(signs) + (rf" \left({body}\right)" if isinstance(expr.function, Add) else f" {body}")
 
 
 def markdown(text: str) -> str:

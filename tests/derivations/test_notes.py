@@ -2,12 +2,13 @@
 
 import ast
 import inspect
+import io
 
 import pytest
-from sympy import MatrixBase
+from sympy import MatrixBase, Rational
 
-from derivations.decide import contains_float
-from derivations.show import cells, render_note
+from derivations.decide import below, contains_float
+from derivations.show import cells, claims_of, render_note, show_note, step_lines, step_page
 from derivations.steps import Step, StepFunction, check, load, notes, step, steps_of
 
 STEPS = {f"{note}:{where.name}": where for note in notes() for where in steps_of(load(note))}
@@ -88,6 +89,33 @@ def test_a_wrong_step_does_not_stand():
         "A1.sum", "loose", "1 = 1", 1, lambda: Step(1, 1, because="", near_misses={"the same": 1})
     )
     assert not check(passing_near_miss).stands
+
+
+def test_a_claim_is_shown_with_what_it_states():
+    out = io.StringIO()
+    assert show_note("b8_real_models", out) == 0
+    shown = " ".join(out.getvalue().split())
+    for entry in claims_of("b8_real_models"):
+        assert f"{entry.id}: {entry.verdict}." in shown
+        assert entry.statement in shown
+        assert entry.says in shown
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "terminal", "page"),
+    [
+        (Rational(1), Rational(5, 2), "1 < 5/2", "<mn>2</mn></mfrac></math>"),
+        (Rational(3437, 1000), Rational(5), "3437/1000 (~ 3.437) < 5", "≈</mo><mn>3.437</mn>"),
+        (Rational(1, 10**120), Rational(1), "~ 1.000e-120 < 1", "<mn>120</mn>"),
+    ],
+)
+def test_fractions_of_many_digits_are_shown_with_their_decimals(left, right, terminal, page):
+    outcome = check(
+        StepFunction("A1.sum", "small", "", 1, lambda: Step(left, right, because="", decide=below, relation="<"))
+    )
+    assert outcome.stands
+    assert f"      {terminal}" in step_lines(outcome)
+    assert page in step_page(outcome)
 
 
 def test_unknown_note_is_named():
