@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from sympy import Add, Rational
+from sympy import Add, Expr, Rational
 from sympy.printing.latex import LatexPrinter
 
 from derivations.ledger import Claim, claim
@@ -23,8 +23,8 @@ from derivations.steps import Outcome, Step, StepFunction, check, load, steps_of
 LONGEST_FORMULA = 240
 """Longer formulas are not printed: a brute derivative fills pages."""
 
-LONGEST_FRACTION = 40
-"""A fraction of more digits is printed as a decimal alone."""
+LONGEST_NUMBER = 40
+"""A longer number is printed as a decimal alone."""
 
 
 @dataclass(frozen=True)
@@ -108,15 +108,20 @@ def _claim_lines(entry: Claim) -> Iterator[str]:
 def _sides(built: Step) -> tuple[Any, ...]:
     """The sides that are shown: both of an inequality between numbers, otherwise the right one."""
     sides = (built.before, built.after)
-    return sides if built.relation != "=" and all(isinstance(side, Rational) for side in sides) else sides[1:]
+    return sides if built.relation != "=" and all(_is_number(side) for side in sides) else sides[1:]
+
+
+def _is_number(side: Any) -> bool:
+    return isinstance(side, Expr) and bool(side.is_number and side.is_finite)
 
 
 def _written(side: Any, exact: Callable[[Any], str], about: str) -> str:
-    """A side as text; a fraction of many digits with its decimal, or as its decimal alone."""
-    if not isinstance(side, Rational) or side.q == 1 or max(abs(side.p), side.q) < 100:
+    """A side as text: a number that one does not read at a glance with its decimal, a long one as its decimal alone."""
+    plain = isinstance(side, Rational) and (side.q == 1 or max(abs(side.p), side.q) < 100)
+    if plain or not _is_number(side):
         return exact(side)
-    decimal = exact(side.evalf(4))
-    return f"{exact(side)} ({about} {decimal})" if len(str(side)) <= LONGEST_FRACTION else f"{about} {decimal}"
+    decimal = exact(side.evalf(6))
+    return f"{exact(side)} ({about} {decimal})" if len(str(side)) <= LONGEST_NUMBER else f"{about} {decimal}"
 
 
 def step_lines(outcome: Outcome) -> Iterator[str]:
@@ -125,7 +130,7 @@ def step_lines(outcome: Outcome) -> Iterator[str]:
     kind = "counterexample" if built.counterexample else "step"
     yield f"  [{mark(outcome.verdict)}] {where.claim}, {kind} {where.name}"
     yield textwrap.indent(where.statement, "      ")
-    if len(str(built.after)) <= LONGEST_FORMULA:
+    if _is_number(built.after) or len(str(built.after)) <= LONGEST_FORMULA:
         *left, right = (_written(side, str, "~") for side in _sides(built))
         yield f"      {''.join(f'{side} ' for side in left)}{built.relation} {right}"
     yield f"      because: {built.because}"
@@ -207,7 +212,7 @@ def step_page(outcome: Outcome) -> str:
         f"{' &middot; counterexample' if built.counterexample else ''}</p>",
         markdown(where.statement),
     ]
-    if len(str(built.after)) <= LONGEST_FORMULA:
+    if _is_number(built.after) or len(str(built.after)) <= LONGEST_FORMULA:
         *left, right = (_written(side, _Latex().doprint, r"\approx") for side in _sides(built))
         start = left[0] if left else r"\cdots"
         lines.append(_mathml(f"{start} {_RELATIONS[built.relation]} {right}", display=True))

@@ -5,7 +5,7 @@ import inspect
 import io
 
 import pytest
-from sympy import MatrixBase, Rational
+from sympy import MatrixBase, Rational, sqrt
 
 from derivations.decide import below, contains_float
 from derivations.show import cells, claims_of, render_note, show_note, step_lines, step_page
@@ -105,11 +105,12 @@ def test_a_claim_is_shown_with_what_it_states():
     ("left", "right", "terminal", "page"),
     [
         (Rational(1), Rational(5, 2), "1 < 5/2", "<mn>2</mn></mfrac></math>"),
-        (Rational(3437, 1000), Rational(5), "3437/1000 (~ 3.437) < 5", "≈</mo><mn>3.437</mn>"),
-        (Rational(1, 10**120), Rational(1), "~ 1.000e-120 < 1", "<mn>120</mn>"),
+        (Rational(3437, 1000), Rational(5), "3437/1000 (~ 3.43700) < 5", "≈</mo><mn>3.437"),
+        (Rational(1, 10**120), Rational(1), "~ 1.00000e-120 < 1", "<mn>120</mn>"),
+        (sqrt(2), Rational(2), "sqrt(2) (~ 1.41421) < 2", "<mn>1.41421</mn>"),
     ],
 )
-def test_fractions_of_many_digits_are_shown_with_their_decimals(left, right, terminal, page):
+def test_numbers_that_one_does_not_read_at_a_glance_are_shown_with_their_decimals(left, right, terminal, page):
     outcome = check(
         StepFunction("A1.sum", "small", "", 1, lambda: Step(left, right, because="", decide=below, relation="<"))
     )

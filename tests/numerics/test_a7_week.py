@@ -20,29 +20,29 @@ from tests.evidence import agree, at_most, claim, refuted, same_answer
 
 
 def errors():
-    """(variant, mode, step) -> (seeds,), read with nothing of the note's."""
+    """(variant, mode, step, measure) -> (seeds,), read with nothing of the note's."""
     found = {}
     with RESULTS.open(newline="") as file:
         for row in csv.DictReader(file):
-            if row["variant"] in VARIANTS:
-                place = row["variant"], row["spatial"], int(row["step"])
-                found.setdefault(place, []).append((int(row["seed"]), float(row["mae"])))
+            for measure in note.MEASURES if row["variant"] in VARIANTS else ():
+                place = row["variant"], row["spatial"], int(row["step"]), measure
+                found.setdefault(place, []).append((int(row["seed"]), float(row[measure])))
     return {place: np.array([value for _, value in sorted(pairs)]) for place, pairs in found.items()}
 
 
 ERRORS = errors()
 
 
-def changes(variant, mode, step):
+def changes(variant, mode, step, measure="mae"):
     """Improvement seed by seed: positive where the error falls."""
-    return 1 - ERRORS[variant, mode, step] / ERRORS[note.BASELINE, mode, step]
+    return 1 - ERRORS[variant, mode, step, measure] / ERRORS[note.BASELINE, mode, step, measure]
 
 
 def test_the_committed_runs_are_complete():
     variants = [note.BASELINE, "no-residual", *note.REGULARISERS]
-    assert set(ERRORS) == set(product(variants, note.MODES, note.STEPS))
-    for place, values in ERRORS.items():
-        assert [float(value) for value in note.errors()[place]] == values.tolist()
+    assert set(ERRORS) == set(product(variants, note.MODES, note.STEPS, note.MEASURES))
+    for (*place, measure), values in ERRORS.items():
+        assert [float(value) for value in note.errors(measure)[tuple(place)]] == values.tolist()
         assert len(values) == note.SEEDS
 
 
@@ -109,12 +109,12 @@ def test_the_notes_tail_and_quantile_are_those_of_student(tenths):
 # The verdicts.
 
 
-def regularised():
-    return [changes(*cell) for cell in product(note.REGULARISERS, note.MODES, note.STEPS)]
+def regularised(*measures):
+    return [changes(*cell) for cell in product(note.REGULARISERS, note.MODES, note.STEPS, measures or ("mae",))]
 
 
-def without_residual():
-    return [changes("no-residual", *cell) for cell in product(note.MODES, note.STEPS)]
+def without_residual(*measures):
+    return [changes("no-residual", *cell) for cell in product(note.MODES, note.STEPS, measures or ("mae",))]
 
 
 def between_modes():
@@ -152,6 +152,26 @@ def test_scipys_p_values_give_the_notes_verdict(name):
     check_nothing_is_found(cells(), family)
     least = min(p_value(cell) for cell in cells())
     agree(float(note.tail(note.most_certain(exact())).evalf()), least, scale=1.0)
+
+
+@claim("A7.week-regularisers", "property")
+@claim("A7.week-residual", "property")
+@pytest.mark.parametrize(
+    ("cells", "exact", "family"), [(regularised, note.regularised, 54), (without_residual, note.without_residual, 18)]
+)
+def test_the_three_measures_together_give_the_notes_verdict(cells, exact, family):
+    check_nothing_is_found(cells(*note.MEASURES), family)
+    least = min(p_value(cell) for cell in cells(*note.MEASURES))
+    agree(float(note.tail(note.most_certain(exact(*note.MEASURES))).evalf()), least, scale=1.0)
+
+
+@claim("A7.week-regularisers", "near-miss")
+@claim("A7.week-residual", "near-miss")
+def test_that_each_measure_alone_finds_nothing_is_refuted():
+    for cells, family in ((regularised, 18), (without_residual, 6)):
+        refuted(
+            lambda measure, cells=cells, family=family: check_nothing_is_found(cells(measure), family), st.just("rmse")
+        )
 
 
 @claim("A7.week-regularisers", "near-miss")
@@ -192,22 +212,84 @@ def test_the_notes_summary_shows_the_evaluated_numbers():
         assert f"| {name} | {mode} | {shown} |" in text
 
 
-def test_the_note_compares_with_what_needs_no_training():
-    text = " ".join(" ".join(cell.text for cell in note_cells("a7_week")).split())
-    with RESULTS.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    simple = {
-        name: [float(r["mae"]) for r in rows if r["variant"] == name] for name in ("persistence", "daily profile")
+def words():
+    """The note's text on one line."""
+    return " ".join(" ".join(cell.text for cell in note_cells("a7_week")).split())
+
+
+def per_cent(cell):
+    """The interval of a change in per cent; negative is better."""
+    return numerics.mean_interval(-100 * cell)
+
+
+def passes_holm(cells):
+    """Which cells Holm rejects at 5 %."""
+    p = np.array([p_value(cell) for cell in cells])
+    order = np.argsort(p)
+    rejected = np.zeros(len(p), dtype=bool)
+    for place, cell in enumerate(order):
+        if p[cell] > 0.05 / (len(p) - place):
+            break
+        rejected[cell] = True
+    return rejected
+
+
+def test_the_note_quotes_what_the_other_measures_say():
+    text = words()
+    passing = {m: passes_holm(regularised(m)).sum() + passes_holm(without_residual(m)).sum() for m in note.MEASURES}
+    assert passing == {"mae": 0, "rmse": 4, "mape": 1}
+    dropout = changes("diagonal-dropout", "graph", 12, "rmse")
+    assert (dropout > 0).all()
+    found = per_cent(dropout)
+    assert f"by {-found.mean:.2f} ± {found.half_width:.2f} per cent (P1's table: 0.95)" in text
+    alone = without_residual("rmse")
+    lower = [-100 * float(cell.mean()) for cell, hit in zip(alone, passes_holm(alone), strict=True) if hit]
+    assert len(lower) == 3
+    assert f"by {-max(lower):.2f} to {-min(lower):.2f}." in text
+    mask = per_cent(changes("diagonal-mask", "published", 12, "mape"))
+    assert f"({mask.mean:.2f} ± {mask.half_width:.2f})" in text
+    furthest = {
+        cell: -per_cent(changes(*cell)).lower for cell in product(note.REGULARISERS, note.MODES, note.STEPS, ("mape",))
     }
-    gains = [
-        100 * (1 - value / simple["persistence"][place])
-        for place, step in enumerate(note.STEPS)
-        for cell, values in ERRORS.items()
-        if cell[2] == step
-        for value in values
-    ]
-    assert f"by {min(gains):.1f} to {max(gains):.1f} per cent only" in text
-    last = np.concatenate([values for cell, values in ERRORS.items() if cell[2] == 12])
-    assert (last > simple["daily profile"][-1]).all()
-    assert f"the daily profile ({simple['daily profile'][-1]:.2f} mph)" in text
+    assert [cell for cell, end in furthest.items() if end > 2.5] == [("diagonal-mask", "graph", 3, "mape")]
+    assert f"an improvement of {max(furthest.values()):.1f} per cent" in text
+
+
+def test_the_note_quotes_how_much_the_intervals_leave_open():
+    text = words()
+    open_ends = {step: -per_cent(changes("diagonal-dropout", "published", step)).lower for step in note.STEPS}
+    assert f"at most {max(open_ends.values()):.2f} per cent of improvement, and {open_ends[12]:.2f} at step 12" in text
+    without = [per_cent(cell) for cell in without_residual()]
+    outside = [found for found in without if not found.lower <= 0 <= found.upper]
+    assert len(outside) == 1
+    assert f"helps, by {-outside[0].upper:.1f} to {-outside[0].lower:.1f} per cent" in text
+    shown = []
+    for variant in ("diagonal-dropout", "diagonal-penalty"):
+        found = per_cent(changes(variant, "graph", 12) - changes(variant, "published", 12))
+        shown.append(f"[{found.lower:.2f}, {found.upper:.2f}]")
+    assert " and ".join(shown) in text
+
+
+def test_the_note_compares_with_what_needs_no_training():
+    text = words()
+    with RESULTS.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if not row["seed"]]
+    simple = {(row["variant"], int(row["step"]), m): float(row[m]) for row in rows for m in note.MEASURES}
+
+    def gains(measure):
+        """In per cent of persistence's error, over all runs and steps."""
+        return np.concatenate(
+            [
+                100 * (1 - values / simple["persistence", step, measure])
+                for (_, _, step, of), values in ERRORS.items()
+                if of == measure
+            ]
+        )
+
+    assert f"by {gains('mae').min():.1f} to {gains('mae').max():.1f} per cent only" in text
+    assert f"by {-gains('mape').max():.0f} to {-gains('mape').min():.0f}." in text
+    last = np.concatenate([values for cell, values in ERRORS.items() if cell[2:] == (12, "mae")])
+    profile = simple["daily profile", 12, "mae"]
+    assert (last > profile).all()
+    assert f"the daily profile ({profile:.2f} mph)" in text
     assert f"({last.min():.2f} to {last.max():.2f})" in text
