@@ -73,18 +73,23 @@ def _of_seeds(curves: Table, variant: str, part: str) -> NDArray[np.float64]:
     return np.stack([run[: min(map(len, runs))] for run in runs])
 
 
-def _best(curves: Table, variant: str) -> MeanInterval:
-    """The validation error of the best epoch over seeds."""
+def _best(curves: Table, variant: str) -> NDArray[np.float64]:
+    """The validation error of the best epoch, (seeds,)."""
     mine = curves["variant"] == variant
-    return mean_interval(
+    return np.array(
         [curves["validation"][mine & (curves["seed"] == seed)].min() for seed in np.unique(curves["seed"][mine])]
     )
+
+
+def _change(curves: Table, variant: str) -> MeanInterval:
+    """Of that error against no regularisation, seed by seed, in per cent."""
+    return mean_interval(100 * (_best(curves, variant) / _best(curves, BASELINE) - 1))
 
 
 def finding(tables: Mapping[str, Table]) -> str:
     """The validation error that each variant comes down to, beside what is possible."""
     curves = tables["curves"]
-    best = {variant: _best(curves, variant) for variant in NAMES}
+    best = {variant: mean_interval(_best(curves, variant)) for variant in NAMES}
     said = ", ".join(f"{NAMES[variant]} {one.mean:.2f}" for variant, one in best.items())
     current = _known(tables, "validation", "current")
     below = [NAMES[variant] for variant, one in best.items() if one.upper < current]
@@ -113,12 +118,14 @@ def draw(tables: Mapping[str, Table]) -> Figure:
     panels[0].set_ylabel("MAE over 12 steps ahead (mph)")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4)
-    best = {variant: _best(curves, variant).mean for variant in NAMES}
-    change = {variant: 100 * (mae / best[BASELINE] - 1) for variant, mae in best.items()}
-    regularised = [change[variant] for variant in NAMES if variant not in (BASELINE, "no-residual")]
+    regularised = [_change(curves, variant) for variant in NAMES if variant not in (BASELINE, "no-residual")]
+    means = [float(one.mean) for one in regularised]
+    told = sum(bool(one.lower > 0 or one.upper < 0) for one in regularised)
+    without = _change(curves, "no-residual")
     figure.suptitle(
-        f"Best validation error against no regularisation: {min(regularised):+.1f} to {max(regularised):+.1f} % with a "
-        f"regulariser, {change['no-residual']:+.1f} % without the residual",
+        f"Best validation error against no regularisation: {min(means):+.1f} to {max(means):+.1f} % with a regulariser "
+        f"({told or 'none'} of {len(regularised)} told from 0), "
+        f"{without.mean:+.0f} ± {without.half_width:.0f} % without the residual",
         x=0.01,
         ha="left",
     )

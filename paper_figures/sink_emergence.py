@@ -144,10 +144,11 @@ def draw(tables: Mapping[str, Table]) -> Figure:
     panels[1, 0].set(ylabel="sink's price 1/G (per nat)", ylim=(0, None))
     shown = [handle for axes in panels[:, 1] for handle in axes.get_legend_handles_labels()[0]]
     figure.legend(handles=shown, loc="outside lower center", ncols=4)
-    counts = {kind: np.concatenate([emerged(heads, kind, decay) for decay in DECAYS]) for kind in KINDS}
+    counts = {kind: [emerged(heads, kind, decay) for decay in DECAYS] for kind in KINDS}
+    said = (f"{' and '.join(str(of.sum()) for of in counts[kind])} with {short}" for kind, short in SHORT.items())
     figure.suptitle(
-        f"Runs that end with a sink (a head with {EMERGED:g} or more of its weight on BOS): "
-        + ", ".join(f"{counts[kind].sum()} of {len(counts[kind])} with {short}" for kind, short in SHORT.items()),
+        f"Of {len(counts['softmax'][0])} runs, without and with weight decay, end with a sink "
+        f"(a head with {EMERGED:g} or more of its weight on BOS): {', '.join(said)}",
         x=0.01,
         ha="left",
     )
