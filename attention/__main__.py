@@ -1,6 +1,7 @@
 """The command line: ``python -m attention`` with ``train``, ``sweep``, ``probe``, ``summarise`` or ``bench``."""
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -13,7 +14,7 @@ from attention.bench import bench, report
 from attention.forecaster import PRESETS, VARIANTS, Readout, Spatial
 from attention.pretrained import PACKAGED, load
 from attention.probe import Prices, Sink, probe
-from attention.probe_study import DRAWS, summarise
+from attention.probe_study import DRAWS, FEWEST, summarise
 from attention.sample_texts import PARAGRAPHS, REACTIONS
 from attention.series import split
 from attention.sweep import Grid, run_sweep
@@ -270,6 +271,8 @@ def _probe(options: argparse.Namespace) -> str:
     Raises:
         ImportError, OSError, ValueError: bad input; the message is one clear line.
     """
+    # Before the long work, so that it is not done in vain.
+    out = None if options.out is None else _made_folder(options.out)
     texts = REACTIONS if options.model == "rxnmapper" else PARAGRAPHS
     if options.text is not None:
         texts = tuple(_read_text(path) for path in options.text)
@@ -284,8 +287,8 @@ def _probe(options: argparse.Namespace) -> str:
         seed=options.seed,
         progress=True,
     )
-    if options.out is not None:
-        result.write(options.out)
+    if out is not None:
+        result.write(out)
     return result.table()
 
 
@@ -312,22 +315,38 @@ def _summarise(options: argparse.Namespace) -> str:
     Raises:
         OSError, ValueError: bad input; the message is one clear line.
     """
-    found = summarise(options.folders, options.out, draws=options.draws, progress=True).answers
+    found = summarise(options.folders, _made_folder(options.out), draws=options.draws, progress=True).answers
     lines = []
     for row in zip(*(found[name].tolist() for name in found), strict=True):
         run, question, measure, value, lower, upper, drawn, _ = row
-        interval = f"  [{lower:.3g}, {upper:.3g}] by {drawn}" if str(drawn) in ("texts", "layers") else ""
-        lines.append(f"{run:<18} {question:<17} {measure:<72} {value:>8.3g}{interval}")
-    return "\n".join(lines)
+        interval = "" if math.isnan(lower) else f"  [{lower:.3g}, {upper:.3g}] by {drawn}"
+        lines.append(
+            f"{run:<18} {question:<17} {measure:<72} {'-' if math.isnan(value) else f'{value:.3g}':>8}{interval}"
+        )
+    return "\n".join(
+        [*lines, f"- is not defined; no interval: a mere count, or of fewer than {FEWEST} texts or layers"]
+    )
+
+
+def _made_folder(path: str) -> Path:
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = "it is a file" if folder.is_file() else error.strerror
+        raise ValueError(f"--out {path} must be a folder that is there or can be made: {reason}") from None
+    return folder
 
 
 def _read_text(path: str) -> str:
     try:
         text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}; --text needs a file of text in UTF-8") from None
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not a text in UTF-8: {error.reason} at byte {error.start}") from None
     if not text.strip():
-        raise ValueError(f"{path} is empty")
+        raise ValueError(f"{path} is empty; --text needs a file of text in UTF-8")
     return text
 
 
@@ -356,8 +375,7 @@ def _train(options: argparse.Namespace) -> str:
     splits = split(speeds, steps_in=settings.steps_in, steps_out=settings.steps_out)
     checkpoint = None
     if options.out is not None:
-        Path(options.out).mkdir(parents=True, exist_ok=True)
-        checkpoint = Path(options.out) / "checkpoint.pt"
+        checkpoint = _made_folder(options.out) / "checkpoint.pt"
     training = train(
         splits, settings, checkpoint=checkpoint, resume=options.resume, device=options.device, progress=True
     )

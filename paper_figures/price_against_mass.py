@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from paper_figures import style
 from paper_figures.probe_results import names_of, probe_study
@@ -78,8 +79,8 @@ def finding(tables: Mapping[str, Table]) -> str:
     for run, name in names_of(tables["correlations"]).items():
         parts = []
         for row in _correlations(tables, run):
-            sure = "" if row["lower"] > 0 or row["upper"] < 0 else ", holds 0"
-            parts.append(f"{row['measure']} {row['value']:+.2f} [{row['lower']:+.2f}, {row['upper']:+.2f}{sure}]")
+            doubt = ", holds 0" if row["lower"] <= 0 <= row["upper"] else ""
+            parts.append(f"{row['measure']} {_told(row, doubt)}")
         said.append(f"{name}: {'; '.join(parts)}")
     return f"rank correlation over heads of the attention on the sink with its layer's prices: {'. '.join(said)}"
 
@@ -103,7 +104,10 @@ def draw(tables: Mapping[str, Table]) -> Figure:
         axes.set_title(_title(name, _correlations(tables, run)), fontsize=6.5)
         axes.set_ylim(-0.02, 1.02)
         low, high = axes.get_xlim()
-        axes.set_xticks([tick for tick in TICKS if low <= tick <= high and (tick != 1.5 or high < 5)], minor=False)
+        ticks = [tick for tick in TICKS if low <= tick <= high and (tick != 1.5 or high < 5)]
+        if len(ticks) < 2:
+            ticks = [tick for tick in MaxNLocator(4).tick_values(low, high) if low <= tick <= high]
+        axes.set_xticks(ticks, minor=False)
         axes.set_xticks([], minor=True)
         axes.xaxis.set_major_formatter("{x:g}")
     figure.get_layout_engine().set(w_pad=0.06)  # pyright: ignore[reportOptionalMemberAccess, reportCallIssue]
@@ -113,10 +117,17 @@ def draw(tables: Mapping[str, Table]) -> Figure:
 
 def _title(name: str, correlations: list[dict[str, Any]]) -> str:
     lines = [
-        rf"$\rho$({row['measure']}) = {row['value']:+.2f} [{row['lower']:+.2f}, {row['upper']:+.2f}]"
-        for row in correlations
+        rf"$\rho$({row['measure']}) {'is' if np.isnan(row['value']) else '='} {_told(row)}" for row in correlations
     ]
     return "\n".join([name, *lines])
+
+
+def _told(row: Mapping[str, Any], doubt: str = "") -> str:
+    if np.isnan(row["value"]):
+        return "not defined"
+    if np.isnan(row["lower"]):
+        return f"{row['value']:+.2f}, too few layers for an interval"
+    return f"{row['value']:+.2f} [{row['lower']:+.2f}, {row['upper']:+.2f}{doubt}]"
 
 
 def _ticks(last: int) -> list[int]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from attention.probe_study import LONG
 from paper_figures import style
@@ -63,11 +64,14 @@ def finding(tables: Mapping[str, Table]) -> str:
     said = []
     for run, name in names_of(tables["layers"]).items():
         layers = _of(tables, run)
-        most, cheapest = int(layers["mass"].argmax()), int(layers["price_upper"].argmin())
+        most = int(layers["mass"].argmax())
         text = (
             f"{name}: most attention on the sink in layer {layers['layer'][most]} ({layers['mass'][most]:.2f}, uniform "
-            f"{layers['uniform'][most]:.3f}), cheapest sink in layer {layers['layer'][cheapest]}"
+            f"{layers['uniform'][most]:.3f})"
         )
+        priced = np.flatnonzero(np.isfinite(layers["price_upper"]))
+        if len(priced):
+            text += f", cheapest sink in layer {layers['layer'][priced][layers['price_upper'][priced].argmin()]}"
         long = layers["layer"][layers["length"] > LONG]
         if len(long):
             text += (
@@ -107,6 +111,8 @@ def draw(tables: Mapping[str, Table]) -> Figure:
     above.set(ylim=(0, 1), ylabel="attention on the sink\n(weight)", title="Mass and price of a sink, by layer")
     below.set(yscale="log", xlabel="layer", ylabel="price of a sink\n(nuclear norm, margin 1)")
     below.set_xlim(left=-0.5)
+    # Whole numbers, even where there is but one.
+    below.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True, min_n_ticks=1))
     figure.legend(*above.get_legend_handles_labels(), loc="outside lower center", ncols=3, columnspacing=0.9)
     return figure
 

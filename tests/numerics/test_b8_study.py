@@ -150,6 +150,11 @@ def test_the_interval_is_the_same_each_time_and_says_what_was_not_defined():
         (lambda: rank_correlation([1, 2], [1, 2, 3]), r"one row each, got shapes \(2,\), \(3,\)"),
         (lambda: rank_correlation([1], [1]), "at least two rows, got 1"),
         (lambda: partial_rank_correlation([1, 2], [1, 2], [1]), r"one row each, got shapes \(2,\), \(2,\) and \(1,\)"),
+        (lambda: cluster_interval(len, [1, 2, math.nan, 2]), "clusters must hold no NaN, got one in row 2"),
+        (
+            lambda: cluster_interval(len, np.array(["a", math.nan, "b"], dtype=object)),
+            "clusters must hold no NaN, got one in row 1",
+        ),
         (lambda: cluster_interval(len, [1, 1]), "at least two different names"),
         (lambda: cluster_interval(len, [1, 2], level=1.0), r"level must lie in \(0, 1\), got 1.0"),
         (lambda: cluster_interval(len, [1, 2], draws=0), "draws must be at least 1, got 0"),

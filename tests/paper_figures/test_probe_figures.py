@@ -231,6 +231,62 @@ def test_a_users_own_models_are_drawn_instead(module, own_models):
     assert drawn(module, tables).axes
 
 
+def few_layers(folder, depth):
+    """The summary of a model of so few layers, all whose heads are mixers."""
+    for table in ("heads", "layers", "pooled", "answers"):
+        path = folder / f"probe-{table}.csv"
+        with open(path, newline="", encoding="utf-8") as file:
+            rows = [row for row in csv.DictReader(file) if int(row.get("layer", 0)) < depth]
+        for row in rows:
+            row |= {"switch": 0, "mixer": 1, "silent switch": 0} if table == "heads" else {}
+            row |= {"lower": "", "upper": ""} if table == "answers" else {}
+            if row.get("measure") == "mass, price | layer index":
+                row["value"] = ""
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+    return folder
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("module", [sinks_by_layer, price_against_mass, head_kinds])
+def test_few_layers_are_drawn_at_whole_numbers_and_nothing_undefined_is_said(module, depth, own_models):
+    tables = read_back(module.compute(Settings(probe=few_layers(own_models, depth))))
+    figure = drawn(module, tables)
+    said = module.finding(tables)
+    for text in (said, *(axes.get_title("left") for axes in figure.axes)):
+        assert "nan" not in text
+    assert "(0 %)" not in said
+    if module is price_against_mass:
+        title = figure.axes[0].get_title("left")
+        assert title.count(", too few layers for an interval") == said.count(", too few layers for an interval") == 2
+        assert "(price | layer) is not defined" in title
+        assert "price | layer not defined" in said
+        # A scale has two numbers at least.
+        assert len(figure.axes[0].get_xticks()) >= 2
+        return
+    for axes in figure.axes:
+        low, high = axes.get_xlim()
+        assert [tick for tick in axes.get_xticks() if low <= tick <= high] == list(range(depth))
+
+
+def test_no_layer_is_the_cheapest_where_no_sink_has_a_price():
+    layers = {name: column.copy() for name, column in planted_layers((1.0, 1.0, 1.0, 1.0))["layers"].items()}
+    layers["price_upper"][layers["layer"] == 0] = math.nan
+    assert sinks_by_layer.finding({"layers": layers}).count("cheapest sink in layer 3") == 3
+    layers["price_upper"][:] = math.inf
+    assert "cheapest" not in sinks_by_layer.finding({"layers": layers})
+
+
+@pytest.mark.parametrize(("gated", "title"), [(0.02, "Heads are switches or mixers: at most 2%"), (0.6, "up to 60%")])
+def test_the_title_of_kinds_holds_for_the_users_models(gated, title):
+    row = {"run": "mine", "layer": 0, "heads": 9, "switch": 0.1, "gated MLP": gated, "mixer": 0.9 - gated}
+    figure = drawn(head_kinds, {"shares": from_rows([row | {"silent switch": 0.0}])})
+    assert title in figure.get_suptitle()
+    assert ("switches or mixers" in figure.get_suptitle()) == (gated < 0.1)
+
+
 def test_models_without_diagonal_prices_are_named(own_models):
     path = own_models / "probe-layers.csv"
     with open(path, newline="", encoding="utf-8") as file:
