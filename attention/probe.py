@@ -16,10 +16,12 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -64,6 +66,41 @@ TOLERANCE: dict[Prices, float] = {"sinks": 0.2, "fast": 0.2, "full": 0.05}
 
 SILENT = 0.5
 """A sink whose value is shorter than this share of the others' median length is silent."""
+
+MASS = 0.3
+"""The table counts the heads that put more than this on the sink, mean over queries and texts."""
+
+WIDTH = 120
+"""Columns of the table at most."""
+
+MARK = "*"
+"""Stands behind the price of the sampled tokens where all tokens of a text at once have no sink."""
+
+
+class _Column(NamedTuple):
+    width: int
+    meaning: str
+
+
+_COLUMNS = {
+    "layer": _Column(5, "from 0"),
+    "sink": _Column(5, "attention on the sink, mean over all other queries, 0 to 1; uniform attention: unif."),
+    "diag": _Column(5, "attention on the own token, likewise"),
+    "unif.": _Column(5, "what both are where attention is uniform, 1/T to 1/2"),
+    "g_q": _Column(
+        6, "distance of 0 from the hull of the queries, at least 0; 0: no sink but by positions or causality"
+    ),
+    "g_k": _Column(6, "distance of the sink from the hull of the other keys, at least 0; 0: likewise"),
+    "sink price": _Column(15, "least nuclear norm of a sink, above 0, as the layer must make it; inf: there is none"),
+    "diagonal price": _Column(14, "the same for the diagonal, on the same tokens; -: not computed"),
+    "ratio": _Column(14, "diagonal price over sink price, above 0; above 1 the sink is the cheaper"),
+    "paid/price": _Column(
+        10, "what a head spends over the price of its own margins, at most; 1: no more than needed; -: has none"
+    ),
+    "v0/v": _Column(6, "length of the sink's value over the others' mean length, at least 0; 1: one like them"),
+    "switch/MLP/mixer": _Column(16, "heads, times texts, that look mostly at the sink, at themselves, elsewhere"),
+}
+"""The table's columns: how wide, and what they are."""
 
 
 @dataclass(frozen=True)
@@ -224,26 +261,61 @@ class ProbeResult:
     pooled: tuple[PooledReading, ...]
 
     def table(self) -> str:
-        """One line a layer, at most 120 columns: medians over texts (and heads), brackets as lower..upper."""
-        lines = [
+        """Where the sinks are, one line a layer, and what each column is; at most ``WIDTH`` columns.
+
+        Numbers are medians over texts (and heads), brackets are lower..upper.
+        """
+        texts = 1 + max(row.text for row in self.layers)
+        told = [
             f"{self.model} ({self.kind}): {self.note}",
-            f"{1 + max(row.text for row in self.layers)} text(s), sink: the {self.sink} token; medians over texts and "
-            f"heads; prices at margin 1, of {max(row.priced for row in self.layers)} tokens a text at most",
-            f"{'layer':>5} {'sink':>5} {'diag':>5} {'unif.':>5} {'g_q':>7} {'g_k':>7} {'sink price':>15} "
-            f"{'diagonal price':>15} {'ratio':>13} {'paid/price':>11} {'v0/v':>5} {'switch/MLP/mixer':>16}",
+            f"{texts} text(s), sink: the {self.sink} token; medians over texts and heads; prices at margin 1, of "
+            f"{max(row.priced for row in self.layers)} tokens a text at most",
+            f"{self._verdict()}; {'one text cannot say' if texts == 1 else 'summarise says'} if the price orders them",
         ]
-        for pooled in self.pooled:
-            heads = [row for row in self.heads if row.layer == pooled.layer]
-            layers = [row for row in self.layers if row.layer == pooled.layer]
-            kinds = "/".join(str(sum(row.kind == kind for row in heads)) for kind in get_args(HeadKind))
-            lines.append(
-                f"{pooled.layer:>5} {_median(heads, 'sink_mass'):>5.2f} {_median(heads, 'diagonal_mass'):>5.2f} "
-                f"{_median(heads, 'uniform'):>5.2f} {_short(_median(layers, 'g_q')):>7} "
-                f"{_short(_median(layers, 'g_k')):>7} {_bracket(layers, 'sink'):>15} "
-                f"{_bracket(layers, 'diagonal'):>15} {_bracket(layers, 'ratio'):>13} "
-                f"{_short(_median(heads, 'overpaid_upper')):>11} {_median(heads, 'value_ratio'):>5.2f} {kinds:>16}"
+        rows = [self._row(pooled.layer) for pooled in self.pooled]
+        lines = [" ".join(f"{cell:>{_COLUMNS[name].width}}" for name, cell in row.items()) for row in rows]
+        header = " ".join(f"{name:>{column.width}}" for name, column in _COLUMNS.items())
+        legend = {name: column.meaning for name, column in _COLUMNS.items()}
+        if any(MARK in row["sink price"] for row in rows):
+            legend[MARK] = (
+                "of the sampled tokens only; all tokens of some text have g_q or g_k 0: their price may be inf"
             )
-        return "\n".join(lines)
+        told = [part for line in told for part in textwrap.wrap(line, WIDTH)]
+        return "\n".join([*told, header, *lines, *(f"{name:<16} {meaning}" for name, meaning in legend.items())])
+
+    def _verdict(self) -> str:
+        masses: dict[tuple[int, int], list[float]] = {}
+        for row in self.heads:
+            masses.setdefault((row.layer, row.head), []).append(row.sink_mass)
+        found = Counter(layer for (layer, _), mass in masses.items() if fmean(mass) > MASS)
+        there = f"{found.total()} of {len(masses)} heads put > {MASS:g} on the {self.sink} token"
+        if not found:
+            return there
+        most = max(found.values())
+        layers = sorted(layer for layer, count in found.items() if count == most)
+        more = f" and {len(layers) - 3} more" if len(layers) > 3 else ""
+        named = f"layer{'s' * (len(layers) > 1)} {', '.join(map(str, layers[:3]))}{more}"
+        return f"{there}, most in {named} ({most}{' each' * (len(layers) > 1)})"
+
+    def _row(self, layer: int) -> dict[str, str]:
+        heads = [row for row in self.heads if row.layer == layer]
+        layers = [row for row in self.layers if row.layer == layer]
+        price = _bracket(layers, "sink")
+        sampled = any(row.representable is False and row.priced < row.tokens - 1 for row in layers)
+        return {
+            "layer": str(layer),
+            "sink": f"{_median(heads, 'sink_mass'):.2f}",
+            "diag": f"{_median(heads, 'diagonal_mass'):.2f}",
+            "unif.": f"{_median(heads, 'uniform'):.2f}",
+            "g_q": _short(_median(layers, "g_q")),
+            "g_k": _short(_median(layers, "g_k")),
+            "sink price": price + MARK * (sampled and price not in ("inf", "-")),
+            "diagonal price": _bracket(layers, "diagonal"),
+            "ratio": _bracket(layers, "ratio"),
+            "paid/price": _short(_median(heads, "overpaid_upper")),
+            "v0/v": _short(_median(heads, "value_ratio")),
+            "switch/MLP/mixer": "/".join(str(sum(row.kind == kind for row in heads)) for kind in get_args(HeadKind)),
+        }
 
     def write(self, folder: str | Path) -> None:
         """heads.csv, layers.csv, pooled.csv and probe.json, each whole or not at all.
@@ -301,17 +373,22 @@ def probe(
         The readings.
 
     Raises:
-        ValueError: no text, one without two tokens, or options that do not fit the model; one line.
+        TypeError: a text that is neither a string nor whole numbers.
+        ValueError: no text, one without two tokens, unknown ids, or options that do not fit the model; one line.
     """
     _check_choice("sink", sink, Sink)
     _check_choice("prices", prices, Prices)
     if sink == "last" and pretrained.causal:
         raise ValueError(f"{pretrained.name} is causal: its last token is seen by no other and cannot be a sink")
-    if not texts:
-        raise ValueError("at least one text is needed, got none")
+    if isinstance(texts, str) or not texts:
+        raise ValueError(f"texts must be a list of at least one text, got {texts!r}")
+    if seed < 0:
+        raise ValueError(f"seed must be at least 0, got {seed}")
     start = [] if first is None else pretrained.tokenize(first, bos=None if pretrained.start is None else False)[:1]
     ids = []
     for place, text in enumerate(texts):
+        if not isinstance(text, Iterable):
+            raise TypeError(f"text {place} must be a string or a list of token ids, got {text!r}")
         try:
             tokens = pretrained.tokenize(text, bos=bos, most=most) if isinstance(text, str) else list(text)[:most]
         except ValueError as error:
@@ -319,6 +396,8 @@ def probe(
         if len(tokens) < 2:
             raise ValueError(f"text {place}: a sink and another token are needed, got {len(tokens)} token(s)")
         ids.append([*start, *tokens[len(start) :]])
+    # All of them before the long work, which takes one by one.
+    pretrained._batch(ids)
     heads: list[HeadReading] = []
     layers: list[LayerReading] = []
     pools: list[_Pool] = []
@@ -579,13 +658,21 @@ def _geometry(queries: Cloud, gaps: Cloud, query_bias: bool) -> _Geometry:
     dimension = int(np.linalg.matrix_rank(queries))
     null = float(wendel_probability(len(queries), max(dimension, 1)))
     asked = np.hstack([queries, np.ones((len(queries), 1))]) if query_bias else queries
+    g_q, g_k = _hull_distance(asked), _hull_distance(gaps)
+    if g_q == 0 or g_k == 0:  # Either alone forbids the sink, whether or not the other could be told.
+        return _Geometry(dimension, g_q, g_k, False, null, math.inf)
+    if math.isnan(g_q * g_k):
+        return _Geometry(dimension, g_q, g_k, None, null, math.nan)
+    return _Geometry(dimension, g_q, g_k, True, null, 1 / (g_q * g_k))
+
+
+def _hull_distance(points: Cloud) -> float:
+    """The distance of 0 to the hull: 0.0 where it is proven inside, NaN where that was left undecided."""
     try:
-        of_queries, of_keys = hull_distance(asked), hull_distance(gaps)
+        found = hull_distance(points)
     except ArithmeticError:
-        return _Geometry(dimension, math.nan, math.nan, None, null, math.nan)
-    g_q, g_k = of_queries.distance, of_keys.distance
-    representable = not (of_queries.inside or of_keys.inside)
-    return _Geometry(dimension, g_q, g_k, representable, null, 1 / (g_q * g_k) if representable else math.inf)
+        return math.nan
+    return 0.0 if found.inside else found.distance
 
 
 class _Pool:
@@ -661,10 +748,12 @@ def _bracket(rows: Sequence[Any], name: str) -> str:
 
 
 def _short(value: float) -> str:
-    """Three digits in at most seven characters; - where not known."""
+    """Three digits (two below 0.01) in at most six characters; - where not known."""
     if math.isnan(value):
         return "-"
-    return f"{value:.3g}" if 1e-3 <= abs(value) < 1e4 or value == 0 else f"{value:.0e}"
+    if not 1e-3 <= abs(value) < 1e4 and value != 0:
+        return f"{value:.0e}"
+    return f"{value:.0f}" if abs(value) >= 999.5 else f"{value:.{3 if abs(value) >= 0.01 else 2}g}"
 
 
 def _csv(names: Sequence[str], readings: Sequence[Any]) -> bytes:

@@ -4,15 +4,16 @@ import csv
 import json
 import math
 from dataclasses import asdict, fields, replace
+from importlib import import_module
 
 import numpy as np
 import pytest
 import torch
 
-from attention import HeadReading, LayerReading, LayerView, ProbeResult, read_layer
+from attention import HeadReading, LayerReading, LayerView, PooledReading, ProbeResult, read_layer
 from attention.__main__ import main
 from attention.pretrained import Pretrained, Rotation, load
-from attention.probe import PRICED_TOKENS, head_costs, head_kind, probe, sink_kind
+from attention.probe import PRICED_TOKENS, WIDTH, head_costs, head_kind, probe, sink_kind
 from numerics import pattern_price
 from tests.evidence import agree, at_most
 
@@ -310,9 +311,65 @@ def test_json_has_words_for_what_is_not_a_number(tmp_path):
 
 
 def test_the_table_is_readable_in_120_columns(tiny):
-    lines = probe(tiny, [[1, 2, 3, 4], [5, 6, 7]]).table().splitlines()
-    assert len(lines) == 3 + 2
-    assert max(map(len, lines)) <= 120
+    result = replace(probe(tiny, [[1, 2, 3, 4], [5, 6, 7]]), note="words " * 30)
+    lines = result.table().splitlines()
+    assert max(map(len, lines)) <= WIDTH == 120
+    (header,) = (place for place, line in enumerate(lines) if line.split()[:2] == ["layer", "sink"])
+    assert [line.split()[0] for line in lines[header + 1 : header + 3]] == ["0", "1"]
+    # One line of the legend a column, in their order.
+    legend = lines[header + 3 :]
+    assert " ".join(line[:16].strip() for line in legend).split() == lines[header].split()
+    assert all(line[17:].strip() for line in legend)
+
+
+def test_no_number_is_too_wide_for_the_table():
+    layer, heads = read_layer(planted(0, ORDERS[0]))
+    low, high = 1.234e-3, 9.876e3
+    sides = {
+        f"{price}_{side}": value
+        for price in ("sink", "diagonal", "ratio")
+        for side, value in (("lower", low), ("upper", high))
+    }
+    layers = [replace(layer, **sides, g_q=low, g_k=high)]
+    heads = [replace(head, overpaid_upper=high, value_ratio=low) for head in heads]
+    pooled = (PooledReading(0, N, N, 1.0, 1.0, True, 1.0, 1.0),)
+    lines = ProbeResult("m", "k", "n", "first", "fast", 0, tuple(heads), tuple(layers), pooled).table().splitlines()
+    header, row = lines[3:5]
+    assert len(row) == len(header) <= WIDTH
+    assert "0.0012..9876" in row
+
+
+def test_the_table_says_where_the_sinks_are(tiny):
+    whole = probe(tiny, [[1, 2, 3, 4], [5, 6, 7]])
+
+    def said(masses, result=whole):
+        """The verdict where those heads (layer, head) have that mean mass, half as much more on the first text."""
+        heads = tuple(
+            replace(head, sink_mass=masses.get((head.layer, head.head), 0.1) * (0.5 if head.text else 1.5))
+            for head in result.heads
+        )
+        return replace(result, heads=heads).table().splitlines()[2]
+
+    assert said({}) == "0 of 8 heads put > 0.3 on the first token; summarise says if the price orders them"
+    assert said({(1, 0): 0.31, (1, 3): 0.31, (0, 1): 0.4}).startswith(
+        "3 of 8 heads put > 0.3 on the first token, most in layer 1 (2);"
+    )
+    assert "1 of 8 heads" in said({(0, 0): 0.31, (0, 1): 0.29})
+    assert "most in layers 0, 1 (1 each);" in said({(0, 0): 0.9, (1, 1): 0.9})
+    alone = probe(tiny, [[1, 2, 3, 4]])
+    assert alone.table().splitlines()[2].endswith("; one text cannot say if the price orders them")
+
+
+def test_a_price_of_some_tokens_only_is_marked(tiny):
+    """All 60 tokens in a width of 12 have no sink; the 24 that are priced have one."""
+    text = np.random.default_rng(5).integers(0, 16, 60).tolist()
+    result = probe(tiny, [text])
+    able = replace(result, layers=tuple(replace(row, representable=True) for row in result.layers))
+    none = replace(result, layers=tuple(replace(row, sink_lower=math.inf, sink_upper=math.inf) for row in able.layers))
+    assert [row.representable for row in result.layers].count(False) == result.table().count("* ") - 1 > 0
+    assert "of the sampled tokens only" in result.table()
+    for other in (able, none, probe(tiny, [text[:12]])):
+        assert "*" not in other.table()
 
 
 def test_the_seed_decides_which_tokens_are_priced(tiny):
@@ -362,6 +419,31 @@ def test_a_rotary_price_is_of_the_chosen_tokens_where_they_stand_and_of_their_ow
         assert abs(shifted.lower / found.lower - 1) > 1e-3, "margins must differ from token to token"
 
 
+probe_module = import_module("attention.probe")
+
+
+def test_keys_alone_can_forbid_a_sink_where_queries_were_left_undecided(monkeypatch):
+    """One of the keys is the sink itself."""
+    generator = np.random.default_rng(0)
+    queries, gaps = generator.normal(size=(2, 6, 4)) + 2
+    gaps[3] = 0.0
+    decided = probe_module._geometry(queries, gaps, False)
+    assert (decided.representable, decided.g_k, decided.sink_price) == (False, 0.0, math.inf)
+    assert decided.g_q > 0
+    solver = probe_module.hull_distance
+
+    def undecided(points):
+        if points.shape[1] == 5:
+            raise ArithmeticError("too large")
+        return solver(points)
+
+    monkeypatch.setattr(probe_module, "hull_distance", undecided)
+    open_queries = probe_module._geometry(queries, gaps, True)
+    assert math.isnan(open_queries.g_q)
+    assert (open_queries.representable, open_queries.g_k, open_queries.sink_price) == (False, 0.0, math.inf)
+    assert probe_module._geometry(queries, gaps[:3], True).representable is None
+
+
 def test_the_prices_of_sinks_alone_are_those_of_the_whole(tiny):
     whole, sinks = (probe(tiny, [[1, 2, 3, 4, 5, 6]], prices=prices) for prices in ("fast", "sinks"))
     for one, other in zip(whole.layers, sinks.layers, strict=True):
@@ -391,11 +473,26 @@ def test_values_that_are_not_finite_are_named():
         ([[]], {}, "text 0: a sink and another token are needed, got 0 token"),
         ([[1, 2]], {"sink": "middle"}, "sink must be one of 'first', 'last', got 'middle'"),
         ([[1, 2]], {"prices": "free"}, "prices must be one of 'sinks', 'fast', 'full', got 'free'"),
+        ("CCO", {}, "texts must be a list of at least one text, got 'CCO'"),
+        ([[1, 2]], {"seed": -1}, "seed must be at least 0, got -1"),
+        ([[1, 2], [3, 16]], {}, "text 1 must hold token ids below 16, got 3 to 16"),
+        ([[1, 2], [3, -1]], {}, "text 1 must hold token ids below 16, got -1 to 3"),
+        ([[1, 2], [3, 2.5]], {}, r"text 1 must hold whole numbers as token ids, got 2\.5"),
+        ([[1, 2], None], {}, "text 1 must be a string or a list of token ids, got None"),
     ],
 )
-def test_bad_input_is_one_line(tiny, texts, options, message):
-    with pytest.raises(ValueError, match=message):
+def test_bad_input_is_one_line(tiny, monkeypatch, texts, options, message):
+    # Before anything is read.
+    monkeypatch.setattr(Pretrained, "layers", pytest.fail)
+    with pytest.raises((TypeError, ValueError), match=message) as caught:
         probe(tiny, texts, **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_ids_may_be_numbers_of_numpy_or_torch(tiny):
+    ids = [1, 2, 3]
+    for same in (np.array(ids), torch.tensor(ids)):
+        assert repr(probe(tiny, [same])) == repr(probe(tiny, [ids]))  # pyright: ignore[reportArgumentType]
 
 
 def test_one_token_cannot_be_read():
@@ -457,7 +554,9 @@ def test_command_prints_a_table_and_writes(tmp_path, capsys):
     assert main(["probe", "rxnmapper", "--text", str(tmp_path / "text.smi"), "--out", str(out), "--no-bos"]) == 0
     printed = capsys.readouterr().out
     assert "rxnmapper (albert)" in printed
-    assert len(printed.splitlines()) == 3 + 12
+    lines = printed.splitlines()
+    assert max(map(len, lines)) <= WIDTH
+    assert sum(line.split()[0].isdecimal() and line.split()[-1].count("/") == 2 for line in lines) == 12
     assert (out / "probe.json").is_file()
     rows = json.loads((out / "probe.json").read_text(encoding="utf-8"))["layers"]
     assert rows[0]["tokens"] == 22
@@ -490,7 +589,7 @@ def test_command_reads_several_texts_at_once(tmp_path, capsys):
         (b"", [], "is empty"),
         (b" \n ", [], "is empty"),
         (b"C", ["--max-tokens", "1"], "expected a whole number from 2"),
-        (None, [], "No such file"),
+        (None, [], "text cannot be read: No such file or directory; --text needs a file of text in UTF-8"),
     ],
 )
 def test_command_names_a_bad_text_in_one_line(tmp_path, capsys, content, options, message):
@@ -502,6 +601,7 @@ def test_command_names_a_bad_text_in_one_line(tmp_path, capsys, content, options
     assert caught.value.code == 2
     printed = capsys.readouterr().err
     assert printed.count("\n") == 1
+    assert "Errno" not in printed
     assert message in printed
 
 
