@@ -22,6 +22,9 @@ Pairing = Literal["halves", "neighbours"]
 SETTLED = 300
 """Iterations after which the penalties stay as they are; changed for ever, they often stall the two sides."""
 
+REACH = 1000
+"""Prices and multipliers stay between 2^-1000 and 2^1000, so that no digit of them is lost at the ends of float64."""
+
 
 @dataclass(frozen=True)
 class PriceBracket:
@@ -61,14 +64,18 @@ def price_of_margins(tokens: ArrayLike, sink: ArrayLike, margins: ArrayLike, *, 
     Returns:
         1/(dist(0, conv{x_i/m_i}) dist(x_0, conv{x_j})), the least nuclear (or Schatten) norm of B; ``inf`` where no B
         does it; 0.0 where no query is asked.
+
+    Raises:
+        ArithmeticError: undecided, or the price is out of float64's reach; it goes as m/|x|^2.
     """
     cloud = check_tokens("tokens", tokens)
     centre = check_sink(sink, cloud)
     m = _check_margins(margins, len(cloud))
     if not (m > 0).any():
         return 0.0
+    _check_scale(_with_ones(cloud, query_bias), np.vstack([centre, cloud]), m)
     queries, keys = _query_hull(cloud, m, query_bias), hull_distance(tokens, centre)
-    return inf if queries.inside or keys.inside else float(1 / queries.distance / keys.distance)
+    return inf if queries.inside or keys.inside else _check_price(float(1 / queries.distance / keys.distance))
 
 
 def causal_sink_bracket(
@@ -77,6 +84,9 @@ def causal_sink_bracket(
     """The price of a causal sink between the best cut and the bidirectional price (B8.cut). No solver, no positions.
 
     Query i must prefer the sink to the keys j <= i. Arguments as in ``price_of_margins``.
+
+    Raises:
+        ArithmeticError: as there, or the sink is so near to a token that no matrix in float64 keeps the margins.
     """
     cloud = check_tokens("tokens", tokens)
     centre = check_sink(sink, cloud)
@@ -85,6 +95,7 @@ def causal_sink_bracket(
     asked = np.flatnonzero(m > 0)
     if len(asked) == 0:
         return PriceBracket(0.0, 0.0, np.zeros((n, n + 1)), np.zeros((1, width + query_bias, width)), (0,))
+    _check_scale(_with_ones(cloud, query_bias), np.vstack([centre, cloud]), m)
     # Only cuts at an asked query count: up to the next one, a later cut adds keys and loses no query.
     queries: dict[int, HullDistance] = {}
     keys: dict[int, HullDistance] = {}
@@ -155,6 +166,9 @@ def pattern_price(
     Returns:
         The bracket, proven however the iterations went, its rounding errors counted. A sink without positions that
         nothing makes has ``inf`` on both sides; for other patterns an enormous ``lower`` says almost the same.
+
+    Raises:
+        ArithmeticError: the price is out of float64's reach; it goes as m/|x|^2.
     """
     if pattern not in get_args(PricedPattern):
         raise ValueError(f"pattern must be one of 'sink', 'diagonal', got {pattern!r}")
@@ -180,6 +194,7 @@ def pattern_price(
         return PriceBracket(0.0, 0.0, np.zeros((n, N)), np.zeros((1, queries.shape[1], keys.shape[1])), (0,))
     if not queries[asked].any(1).all():
         return PriceBracket(inf, inf, None, None)  # a query 0 has no margin
+    _check_scale(queries[asked], keys if planes is not None else keys[:, : cloud.shape[1]], m[asked])
 
     start = _sink_bracket(tokens, cast(ArrayLike, sink), m, causal, query_bias) if pattern == "sink" else None
     if start is not None and start.matrices is not None and key_bias:
@@ -490,6 +505,7 @@ class _Best:
 
     def bracket(self) -> PriceBracket:
         game = self.game
+        _check_price((self.lower if self.upper == inf else self.upper) * game.factor)
         matrices = None if self.matrices is None else game.factor * (game.V_q.T @ self.matrices @ game.V_k)
         multipliers = self.multipliers / (game.lengths[:, None] * game.key_size)
         return PriceBracket(
@@ -520,17 +536,17 @@ def _square(tables: NDArray) -> float:
 def _sink_bracket(
     tokens: ArrayLike, sink: ArrayLike, margins: NDArray[np.float64], causal: bool, query_bias: bool
 ) -> PriceBracket | None:
-    """A sink's bracket without positions and without iterations; None where the hulls cannot be decided."""
+    """A sink's bracket without positions and without iterations; None where floats cannot tell."""
     try:
         if causal:
             return causal_sink_bracket(tokens, sink, margins=margins, query_bias=query_bias)
         cloud = check_tokens("tokens", tokens)
         hulls = _query_hull(cloud, margins, query_bias), hull_distance(tokens, sink)
+        if any(hull.inside for hull in hulls):
+            return PriceBracket(inf, inf, None, None)
+        return _product_bracket(cloud, check_sink(sink, cloud), margins, query_bias, hulls, hulls)
     except ArithmeticError:
         return None
-    if any(hull.inside for hull in hulls):
-        return PriceBracket(inf, inf, None, None)
-    return _product_bracket(cloud, check_sink(sink, cloud), margins, query_bias, hulls, hulls)
 
 
 def _product_bracket(
@@ -548,12 +564,23 @@ def _product_bracket(
         enough: the hulls of all asked queries and all their keys.
     """
     alpha, beta = (hull.weights for hull in asked)
-    chosen = np.flatnonzero(margins > 0)[-len(alpha) :]
-    points = _with_ones(cloud, query_bias)[chosen] / margins[chosen, None]
-    lower = 1 / hypot(*(alpha @ points)) / hypot(*(beta @ (sink - cloud[: len(beta)])))
+    every = np.flatnonzero(margins > 0)
+    chosen = every[-len(alpha) :]
+    points = _with_ones(cloud, query_bias)[every] / margins[every, None]
+    gaps = sink - cloud[: len(enough[1].weights)]
+    best = _check_price(1 / enough[0].lower / enough[1].lower)
+    # Each entry of the matrix is rounded by a part of itself, which long queries and keys feel where hulls are near.
+    longest = row_lengths(points).max() * row_lengths(gaps).max()
+    rounding = 4 * np.finfo(float).eps * (points.shape[1] + cloud.shape[1] + longest * best)
+    if rounding > 0.5:
+        raise ArithmeticError(
+            f"no matrix in float64 keeps the margins: the sink is {enough[1].distance:.1e} from the hull of the keys, "
+            f"the queries {enough[0].distance:.1e} from that of 0 beside margins of 1"
+        )
+    upper = best / (1 - rounding)
+    lower = 1 / hypot(*(alpha @ points[-len(alpha) :])) / hypot(*(beta @ gaps[: len(beta)]))
     multipliers = np.zeros((len(cloud), len(cloud) + 1))
     multipliers[chosen, 1 : len(beta) + 1] = lower * np.outer(alpha / margins[chosen], beta)
-    upper = 1 / enough[0].lower / enough[1].lower
     toward_queries, toward_sink = enough[0].offset / enough[0].distance, -enough[1].offset / enough[1].distance
     return PriceBracket(
         float(lower), float(upper), multipliers, upper * np.outer(toward_queries, toward_sink)[None], (0,)
@@ -572,6 +599,28 @@ def _query_hull(cloud: Cloud, margins: NDArray[np.float64], query_bias: bool) ->
     if found.inside and not hull_distance(queries).inside:
         raise ArithmeticError("the hull of the queries is nearer to 0 than the rounding of x_i/m_i")
     return found
+
+
+def _check_scale(queries: Cloud, keys: Cloud, margins: NDArray[np.float64]) -> None:
+    """A price goes as m/(|q| |k|), its multipliers as 1/(|q| |k|).
+
+    Raises:
+        ArithmeticError: one of them is not within ``REACH``.
+    """
+    asked = margins > 0
+    q, k, m = (np.frexp(sizes)[1] for sizes in (np.abs(queries[asked]).max(1), np.abs(keys).max(), margins[asked]))
+    if max(np.abs(q + k).max(), np.abs(m - q - k).max()) > REACH:
+        raise ArithmeticError(
+            f"the price is out of float64's reach: queries around 2^{q.min()} to 2^{q.max()}, keys up to 2^{k}, "
+            f"margins around 2^{m.min()} to 2^{m.max()}; it goes as margins/(queries keys)"
+        )
+
+
+def _check_price(price: float) -> float:
+    """A price that is within ``REACH``."""
+    if price > 2.0**REACH:
+        raise ArithmeticError(f"the price is out of float64's reach: it is above 2^{REACH}")
+    return price
 
 
 def _check_margins(margins: ArrayLike, n: int) -> NDArray[np.float64]:

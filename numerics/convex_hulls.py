@@ -80,7 +80,9 @@ def hull_distance(points: ArrayLike, target: ArrayLike | None = None) -> HullDis
     columns = zip(*exact_differences(list(range(len(cloud)))), strict=True)
     offset = [float(sum(w * x for w, x in zip(found.exact_weights, column, strict=True))) for column in columns]
     distance = hypot(*offset)
-    return replace(found, distance=distance, offset=np.array(offset), lower=distance)
+    # Float weights that exact arithmetic let pass are not the very best.
+    share = found.lower / found.distance if found.distance else 1 - GAP
+    return replace(found, distance=distance, offset=np.array(offset), lower=share * distance)
 
 
 def nearest_to_origin(
@@ -115,6 +117,11 @@ def nearest_to_origin(
     if lower > 0 and upper - lower <= gap * upper:
         return HullDistance(upper * scale, weights, offset * scale, lower * scale, False, None)
 
+    shortest = int(np.abs(points).max(axis=1).argmin())
+    if exact_width <= EXACT_WORK and not points[shortest].any() and not exact_gram([shortest])[0][0]:
+        # The target is one of the points: no cloud is too large to see that.
+        alone = np.eye(1, len(points), shortest)[0]
+        return HullDistance(0.0, alone, np.zeros(points.shape[1]), 0.0, True, tuple(Fraction(int(w)) for w in alone))
     whole = len(points) ** 2 * exact_width <= EXACT_WORK
     if not whole and lower > 0:
         return HullDistance(upper * scale, weights, offset * scale, lower * scale, False, None)

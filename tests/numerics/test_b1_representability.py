@@ -379,6 +379,16 @@ def test_an_undecidable_large_cloud_is_an_error():
         numerics.hull_distance(a_hair_off)
 
 
+def test_a_large_cloud_that_holds_the_target_is_decided():
+    points = build_cloud(n=400, d=60, seed=1).tokens.copy()
+    points[:, 0] = 1e-17
+    points[[5, 7]] = 0
+    found = numerics.hull_distance(points)
+    assert (found.inside, found.distance) == (True, 0.0)
+    assert found.exact_weights is not None
+    assert [place for place, weight in enumerate(found.exact_weights) if weight] == [5]
+
+
 def test_a_large_cloud_around_the_target_is_decided_by_the_points_that_carry_weight():
     cloud = build_cloud(n=800, d=12, seed=1)
     found = numerics.representability(cloud.tokens, 100 * cloud.sink)

@@ -1,7 +1,9 @@
 """B8 evaluated: every bracket proven again by hand, held against convex programs and heads that do the pattern."""
 
+import re
 import warnings
 from dataclasses import dataclass
+from fractions import Fraction
 from math import cos, inf, pi, sqrt
 from typing import Any, cast
 
@@ -644,13 +646,110 @@ def test_a_query_at_the_origin_has_no_margin():
     agree(found.gap, 0.0)
 
 
-def test_scale_does_not_matter():
+PRICED: list[dict[str, Any]] = [
+    {"pattern": pattern, "causal": causal, "frequencies": frequencies, "margins": margins}
+    for pattern in ("sink", "diagonal")
+    for causal in (False, True)
+    for frequencies in (None, [0.5, 0.1])
+    for margins in (1.0, [1.0, 2.0, 0.0, 0.5])
+]
+
+
+def price_at(scale: float, **options) -> numerics.PriceBracket:
     cloud = build_cloud(n=4, d=4, kind="shifted", seed=3)
-    for scale in (1e-100, 1e100):
-        found = numerics.pattern_price(scale * cloud.tokens, pattern="diagonal")
-        plain = numerics.pattern_price(cloud.tokens, pattern="diagonal")
-        at_most(found.lower * scale * scale, plain.upper)
-        at_most(plain.lower, found.upper * scale * scale)
+    return numerics.pattern_price(scale * cloud.tokens, sink=scale * cloud.sink, max_iterations=40, **options)
+
+
+@pytest.mark.parametrize("options", PRICED)
+def test_a_price_goes_exactly_as_the_inverse_square_of_the_tokens(options):
+    plain = price_at(1.0, **options)
+    for scale in (2.0**-300, 2.0**-40, 2.0**40, 2.0**300):
+        found = price_at(scale, **options)
+        for name in ("lower", "upper", "multipliers", "matrices"):
+            same_answer(np.array_equal(getattr(found, name) * scale * scale, getattr(plain, name)), True)
+
+
+@pytest.mark.parametrize("options", PRICED)
+@pytest.mark.parametrize(("scale", "named"), [(1e-200, "keys up to 2^-66"), (1e200, "keys up to 2^66")])
+def test_a_price_that_float64_does_not_hold_is_refused(options, scale, named):
+    with pytest.raises(ArithmeticError, match=rf"out of float64's reach: queries around .*{re.escape(named)}"):
+        price_at(scale, **options)
+
+
+def test_the_prices_in_closed_form_refuse_it_too():
+    tokens, sink = np.eye(2), np.full(2, 2.0)
+    for scale in (1e-200, 1e200):
+        for price in (numerics.price_of_margins, numerics.causal_sink_bracket):
+            with pytest.raises(ArithmeticError, match="out of float64's reach"):
+                price(scale * tokens, scale * sink, margins=1.0)
+    # One query of length 1 and a sink beside the token: the scale is harmless, the distance is not.
+    with pytest.raises(ArithmeticError, match=r"out of float64's reach: it is above 2\^1000"):
+        numerics.price_of_margins([[1.0, 0.0]], [1.0, 1e-305], 1.0)
+    # A query bias has a length of its own.
+    agree(numerics.price_of_margins([[1e-200]], [2e-200], 1.0, query_bias=True), 1e200)
+
+
+def least_lead(pattern: Pattern, found: numerics.PriceBracket) -> Fraction:
+    """The least margin that the matrices leave, over the one asked for, in exact arithmetic; without positions."""
+    assert found.matrices is not None
+    ones = {True: [Fraction(1)], False: []}
+    queries = [row + ones[pattern.query_bias] for row in exact_rows(pattern.tokens)]
+    keys = exact_rows(pattern.tokens if pattern.sink is None else np.vstack([pattern.sink, pattern.tokens]))
+    columns = list(zip(*exact_rows(found.matrices[0]), strict=True))
+
+    def lead(i: int, target: int, other: int) -> Fraction:
+        sent = [sum((x * b for x, b in zip(queries[i], column, strict=True)), Fraction(0)) for column in columns]
+        gap = zip(sent, keys[target], keys[other], strict=True)
+        return sum((b * (x - y) for b, x, y in gap), Fraction(0)) / Fraction(pattern.margins[i])
+
+    return min(lead(*pair) for pair in pattern.pairs())
+
+
+@claim("B8.rotary-price", "property")
+@pytest.mark.parametrize("query_bias", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+def test_matrices_keep_every_margin_exactly(causal, query_bias):
+    """Not up to rounding: what the matrices cost is an upper side only if they are allowed."""
+    for n, d, kind, seed in ((2, 2, "shifted", 0), (3, 3, "plain", 2), (3, 4, "shifted", 1), (4, 4, "shifted", 0)):
+        cloud = build_cloud(n=n, d=d, kind=kind, seed=seed)
+        pattern = Pattern(cloud.tokens, "diagonal", None, causal, np.ones(n), None, query_bias, key_bias=False)
+        same_answer(least_lead(pattern, pattern.price()) >= 1, True)
+
+
+@claim("B8.margins", "property")
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_sink_beside_a_token_has_matrices_that_keep_the_margins_or_none(causal):
+    kept = set()
+    for nearness in (1e-4, 1e-8, 1e-12, 1e-14, 1e-16):
+        for n, d in ((2, 2), (3, 3), (4, 6)):
+            cloud = build_cloud(n=n, d=d, kind="shifted", seed=n)
+            generator = np.random.default_rng(n)
+            sink = cloud.tokens[0] * (1 + nearness * generator.standard_normal(d))
+            margins = np.exp(generator.standard_normal(n))
+            pattern = Pattern(cloud.tokens, "sink", sink, causal, margins, None, query_bias=False, key_bias=False)
+            found = pattern.price(max_iterations=0)
+            if found.matrices is not None:
+                same_answer(least_lead(pattern, found) >= 1, True)
+                kept.add(nearness)
+    same_answer(1e-8 in kept, True)
+    same_answer(1e-16 in kept, False)
+
+
+def test_a_nearest_point_that_is_only_nearly_the_nearest_is_counted_as_such():
+    """Here exact arithmetic lets float weights pass whose plane loses 1e-10 of the distance."""
+    cloud = build_cloud(n=5, d=3, kind="plain", seed=563)
+    margins = np.array(
+        [2.4863896915723678, 0.02558013551091754, 13.58613193876837, 15.715392564404501, 0.27585450194627376]
+    )
+    pattern = Pattern(cloud.tokens, "sink", np.full(3, 10.0), False, margins, None, query_bias=False, key_bias=False)
+    same_answer(least_lead(pattern, pattern.price(max_iterations=0)) >= 1, True)
+
+
+def test_a_sink_too_near_for_any_matrix_is_refused():
+    tokens = np.array([[1.0, 1.0], [1.0, 2.0]])
+    sink = np.array([np.nextafter(1.0, 2.0), 1.0])
+    with pytest.raises(ArithmeticError, match=r"no matrix in float64 keeps the margins: the sink is 2\.2e-16 from"):
+        numerics.causal_sink_bracket(tokens, sink)
 
 
 def test_frequencies_of_llama():
