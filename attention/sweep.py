@@ -5,9 +5,11 @@ Each run has files of its own in ``runs``, named by what sets it apart: ``NAME.j
 it ends, and the only sign that it has ended; ``NAME.pt`` is its checkpoint, from which it goes on if it was killed, and
 which holds the trained weights afterwards; ``NAME.lock`` is held by the process at work on it, and freed by the system
 when that process ends, however it ends. So no run is done twice, even if a cluster takes a worker for dead that is
-not. ``journal.txt`` has one line for each start and each end of a run, with the worker that did it. When all runs have
-ended, ``results.csv`` and ``results.json`` are written. ``sweep.lock`` is held while ``sweep.json`` or the results are
-written, so that two sweeps of one folder do not write at once.
+not. ``journal.txt`` has one line for each start and each end of a run, with the worker that did it. When all runs that
+were asked for have ended, ``results.csv`` and ``results.json`` are written anew, of those runs and no others.
+``sweep.lock`` is held while ``sweep.json`` or the results are written, so that two sweeps of one folder do not write at
+once. If a sweep of this machine is killed, the runs that its other processes have begun still end, and count; they
+begin no more.
 
 Every run is computed on one thread, so its numbers depend neither on the number of processes nor on which of them did
 it. On a cluster, all workers and the caller must see the folder, and the data where they are a file, under the same
@@ -48,6 +50,7 @@ from attention.synthetic_roads import SyntheticRoads, synthetic_roads
 from attention.traffic import read_speeds
 from attention.training import Settings, _write_whole, evaluate, train, write_result
 from numerics import MeanInterval, mean_interval
+from numerics.token_clouds import check_count
 
 BASELINE = "no-regularisation"
 """The variant that the others are compared with."""
@@ -79,6 +82,7 @@ class Grid:
         shared: all other settings.
 
     Raises:
+        TypeError: a list or a single value in place of a tuple, or what ``Settings`` refuses.
         ValueError: nothing of one kind, the same twice, or what ``Settings`` refuses.
     """
 
@@ -90,6 +94,8 @@ class Grid:
 
     def __post_init__(self) -> None:
         for name, values in zip(_GRID.values(), (self.variants, self.spatial, self.seeds, self.horizons), strict=True):
+            if not isinstance(values, tuple):
+                raise TypeError(f"{name} must be a tuple, got {values!r}")
             if not values:
                 raise ValueError(f"{name} must be at least one, got none")
             twice = next((value for value in values if values.count(value) > 1), None)
@@ -219,7 +225,7 @@ def run_sweep(
     """Do all runs that the folder does not hold yet, and write the results of all.
 
     Args:
-        grid: which runs; more of them than last time may be asked for.
+        grid: which runs; more of them than last time may be asked for, or fewer.
         out: the folder of the sweep.
         data: file of speeds as ``read_speeds`` takes it; synthetic roads if not given.
         jobs: processes on this machine.
@@ -227,14 +233,17 @@ def run_sweep(
         progress: say on the standard error how many runs have ended and what time is left.
 
     Returns:
-        The results of the runs that were asked for. They are in ``out`` too, as ``results.csv`` and ``results.json``.
+        The results of the runs that were asked for. They alone are in ``out`` too, as ``results.csv`` and
+        ``results.json``; what ended earlier and was not asked for again stays in ``runs``.
 
     Raises:
         ModuleNotFoundError: ``scheduler`` is given and Dask is not installed.
+        TypeError: ``jobs`` is no integer.
         OSError: data or folder cannot be read or written, the scheduler does not answer, or a process was killed.
-        ValueError: bad data, a run's file that is not of that run, or the folder of another sweep; the message is one
-            line.
+        ValueError: ``jobs`` below 1, bad data, a run's file that is not of that run, or the folder of another sweep;
+            the message is one line.
     """
+    check_count("jobs", jobs)
     data = None if data is None else Path(data).resolve()
     out = Path(out).resolve()
     speeds, _ = _read(data)
@@ -248,7 +257,8 @@ def run_sweep(
         _claim(out / "sweep.json", {"settings": grid.common, "data": origin})
     missing = [run for run in grid.runs if not _file(out, run, "json").exists()]
     with _workers(jobs, scheduler) as parallel:
-        tasks = [joblib.delayed(_finish)(out, run, data, origin["digest"]) for run in missing]
+        sender = os.getpid() if scheduler is None else None
+        tasks = [joblib.delayed(_finish)(out, run, data, origin["digest"], sender) for run in missing]
         with _Progress(len(grid.runs), len(missing), shown=progress) as bar:
             parallel.on_progress = bar.update
             try:
@@ -267,8 +277,13 @@ _ONE_AT_A_TIME = threading.Lock()
 """Torch's random numbers and threads belong to the process, but a cluster's worker may have several threads of work."""
 
 
-def _finish(out: Path, settings: Settings, data: Path | None, digest: str) -> None:
-    """Do one run from where it was left, unless it has ended. Runs in a worker."""
+def _finish(out: Path, settings: Settings, data: Path | None, digest: str, sender: int | None = None) -> None:
+    """Do one run from where it was left, unless it has ended. Runs in a worker.
+
+    Nothing is done if the process ``sender``, this one or its parent, is no more: nobody waits for the run.
+    """
+    if sender not in (None, os.getpid(), os.getppid()):
+        return
     with _ONE_AT_A_TIME, FileLock(_file(out, settings, "lock")), _one_thread():
         result = _file(out, settings, "json")
         if result.exists():

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -194,6 +194,22 @@ def test_more_runs_may_be_asked_for_but_no_others(data, tmp_path):
         run_sweep(QUICK, tmp_path, data=data)
 
 
+def test_results_are_of_the_runs_asked_for_this_time(data, tmp_path):
+    grids = [replace(QUICK, seeds=seeds) for seeds in ((0, 1), (1,), (0, 1))]
+    tables, runs = [], []
+    for grid in grids:
+        found = run_sweep(grid, tmp_path, data=data)
+        text = (tmp_path / "results.csv").read_text()
+        assert text == found.csv()
+        numbers = json.loads((tmp_path / "results.json").read_text())["runs"]
+        assert tuple(run["seed"] for run in numbers) == grid.seeds
+        tables.append(text)
+        runs.append({path.name: path.read_bytes() for path in (tmp_path / "runs").iterdir()})
+    assert tables[0] == tables[2]
+    assert set(tables[1].splitlines()) < set(tables[0].splitlines())
+    assert runs[0] == runs[1] == runs[2]
+
+
 def test_two_sweeps_that_begin_at_once_wait_for_each_other(monkeypatch, data, tmp_path):
     held = []
 
@@ -286,6 +302,43 @@ def test_a_killed_process_of_this_machine_ends_the_sweep_with_one_line(local, da
     assert main(command) == 0
     assert same(tmp_path, local[0])
     assert ended(tmp_path) == dict.fromkeys(NAMES, 1)
+
+
+def test_a_run_whose_sender_is_gone_leaves_nothing(local, data, tmp_path):
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        gone.wait()
+    sweep_module._finish(tmp_path, GRID.runs[0], data, local[1].data["digest"], gone.pid)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_processes_of_a_killed_sweep_begin_no_more_runs(local, data, tmp_path):
+    command = [*COMMAND, "--data", str(data), "--out", str(tmp_path)]
+    journal, workers = tmp_path / "journal.txt", set()
+    with subprocess.Popen([sys.executable, "-m", "attention", *command, "--jobs", "2"]) as sweep:
+        lines = wait_for(lambda: _lines(journal, at_least=2), sweep)
+        sweep.kill()
+    try:
+        workers = {int(line.split()[-1]) for line in lines}
+        assert sweep.pid not in workers
+        # What has begun ends, and counts.
+        begun = events(tmp_path, "started")
+        wait_for(lambda: ended(tmp_path) >= begun)
+        time.sleep(1)  # in which the next runs would begin
+        assert events(tmp_path, "started") == begun
+        assert len(begun) < len(NAMES)
+        assert {path.stem for path in (tmp_path / "runs").iterdir()} == begun.keys()
+    finally:
+        for worker in workers:
+            with suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGKILL)
+    assert main(command) == 0
+    assert same(tmp_path, local[0])
+    assert ended(tmp_path) == dict.fromkeys(NAMES, 1)
+
+
+def _lines(journal: Path, *, at_least: int) -> list[str]:
+    lines = journal.read_text().splitlines() if journal.exists() else []
+    return lines if len(lines) >= at_least else []
 
 
 def test_a_cluster_that_loses_a_worker_loses_nothing(local, data, tmp_path):
@@ -410,11 +463,31 @@ def test_without_dask_it_says_what_to_install(monkeypatch, capsys, tmp_path):
         ({"variants": ("mask",)}, "variant must be one of"),
         ({"spatial": ("graph", "graph")}, "spatial modes must differ, got graph twice"),
         ({"horizons": ()}, "horizons must be at least one, got none"),
+        ({"seeds": (0.5,)}, "seed must be an integer, got float 0.5"),
+        ({"seeds": (True,)}, "seed must be an integer, got bool True"),
+        ({"seeds": (-1,)}, "seed must be at least 0, got -1"),
+        ({"seeds": 3}, "seeds must be a tuple, got 3"),
+        ({"variants": "diagonal-mask"}, "variants must be a tuple, got 'diagonal-mask'"),
     ],
 )
 def test_a_bad_grid_is_named(change, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         replace(GRID, **change)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "message"),
+    [
+        (0, "jobs must be at least 1, got 0"),
+        (-1, "jobs must be at least 1, got -1"),
+        (True, "jobs must be an integer, got bool True"),
+        (2.0, "jobs must be an integer, got float 2.0"),
+    ],
+)
+def test_a_bad_number_of_processes_is_named(tmp_path, jobs, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        run_sweep(QUICK, tmp_path / "sweep", jobs=jobs)
+    assert not (tmp_path / "sweep").exists()
 
 
 def test_help_has_examples(capsys):
