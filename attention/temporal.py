@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from attention.attend import attention_weights
 from attention.regularisers import Diagonal, DiagonalDropout, Regulariser, WeightDropout, own_keys
 from numerics.inputs import check_bias, check_blocked, check_floating, check_same_kind
+from numerics.token_clouds import check_count
 
 
 class TemporalAttention(nn.Module):
@@ -29,7 +30,8 @@ class TemporalAttention(nn.Module):
         query, key, value, output: the projections, each ``nn.Linear(d, d)``.
 
     Raises:
-        TypeError: ``diagonal`` or ``dropout`` is something else, such as a class or a bare number.
+        TypeError: ``diagonal`` or ``dropout`` is something else, such as a class or a bare number; ``d_model`` or
+            ``num_heads`` is no integer; ``residual`` or ``bias`` is neither True nor False.
         ValueError: ``num_heads`` does not divide ``d_model``, or either is below 1.
     """
 
@@ -46,8 +48,13 @@ class TemporalAttention(nn.Module):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        if d_model < 1 or num_heads < 1 or d_model % num_heads:
-            raise ValueError(f"d_model must be a multiple of num_heads, both >= 1, got {d_model} and {num_heads}")
+        check_count("d_model", d_model)
+        check_count("num_heads", num_heads)
+        if d_model % num_heads:
+            raise ValueError(f"d_model must be a multiple of num_heads, got {d_model} and {num_heads}")
+        for name, choice in (("residual", residual), ("bias", bias)):
+            if not isinstance(choice, bool):
+                raise TypeError(f"{name} must be True or False, got {choice!r}")
         if not isinstance(diagonal, Diagonal | None):
             raise TypeError(
                 "diagonal must be DiagonalMask(), DiagonalPenalty(b), DiagonalDropout(p), "

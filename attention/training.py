@@ -30,6 +30,7 @@ from attention.forecaster import PRESETS, VARIANTS, Forecaster, Readout, Spatial
 from attention.metrics import REPORTED_STEPS, Errors, PooledErrors, pooled_errors
 from attention.series import ForecastWindows, Scaler, Splits, forecast_windows, observed
 from attention.synthetic_roads import KnownErrors, SyntheticRoads
+from numerics.token_clouds import check_count
 
 CHECKPOINT_STEPS = 100
 """A checkpoint is written after so many steps, and after each epoch."""
@@ -56,6 +57,7 @@ class Settings:
         stride: steps between the starts of two training windows; validation and test take every window.
 
     Raises:
+        TypeError: a count that is no integer, or a number that is none; True and False are neither.
         ValueError: a value out of its range.
     """
 
@@ -78,17 +80,21 @@ class Settings:
     def __post_init__(self) -> None:
         choices = {"variant": VARIANTS, "spatial": get_args(Spatial), "preset": PRESETS, "readout": get_args(Readout)}
         for name, known in choices.items():
-            if getattr(self, name) not in known:
+            if getattr(self, name) not in tuple(known):
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
-        for name in ("epochs", "patience", "batch_size", "steps_in", "steps_out", "stride"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("seed", "epochs", "patience", "batch_size", "steps_in", "steps_out", "stride"):
+            check_count(name, getattr(self, name), least=0 if name == "seed" else 1)
+            # NumPy's integers are welcome; JSON takes only Python's.
+            object.__setattr__(self, name, int(getattr(self, name)))
+        for name in ("learning_rate", "clip", "weight_decay", "warm_up"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or isinstance(value, bool):
+                raise TypeError(f"{name} must be a number, got {type(value).__name__} {value!r}")
         for name in ("learning_rate", "clip"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
-        for name in ("seed", "weight_decay"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)}")
+        if not 0 <= self.weight_decay < math.inf:
+            raise ValueError(f"weight_decay must be at least 0 and finite, got {self.weight_decay}")
         if not 0 <= self.warm_up < 1:
             raise ValueError(f"warm_up must lie in [0, 1), got {self.warm_up}")
 

@@ -64,7 +64,7 @@ def check_count(name: str, value: int, least: int = 1) -> None:
         ValueError: below ``least``.
     """
     if not isinstance(value, int | np.integer) or isinstance(value, bool):
-        raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
+        raise TypeError(f"{name} must be an integer, got {type(value).__name__} {value!r}")
     if value < least:
         raise ValueError(f"{name} must be at least {least}, got {value}")
 

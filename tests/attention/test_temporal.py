@@ -217,9 +217,21 @@ def test_one_token_looks_at_itself_where_it_may():
 
 
 def test_width_and_heads_must_fit():
-    for d_model, num_heads in ((6, 4), (0, 1), (4, 0), (-4, 2)):
-        with pytest.raises(ValueError, match=f"got {d_model} and {num_heads}"):
+    with pytest.raises(ValueError, match="d_model must be a multiple of num_heads, got 6 and 4"):
+        TemporalAttention(6, 4)
+    for name, d_model, num_heads in (("d_model", 0, 1), ("num_heads", 4, 0), ("d_model", -4, 2)):
+        with pytest.raises(ValueError, match=rf"{name} must be at least 1, got (0|-4)"):
             TemporalAttention(d_model, num_heads)
+    for name, d_model, num_heads, got in (("num_heads", 4, 2.0, "float 2.0"), ("d_model", True, 1, "bool True")):
+        with pytest.raises(TypeError, match=f"{name} must be an integer, got {got}"):
+            TemporalAttention(d_model, num_heads)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("name", ["residual", "bias"])
+def test_switches_are_true_or_false(name):
+    for value in ("no", 1, None):
+        with pytest.raises(TypeError, match=f"{name} must be True or False, got {value!r}"):
+            TemporalAttention(4, 2, **{name: value})  # pyright: ignore[reportArgumentType]
 
 
 def test_unknown_regularisers_are_type_errors():

@@ -1,8 +1,10 @@
 """Training: the loss, the schedule, exact resume after a kill, and how near to the best possible forecast it comes."""
 
 import json
+import math
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -330,12 +332,33 @@ def test_a_part_without_targets_is_refused():
         ("epochs", 0, "epochs must be at least 1, got 0"),
         ("stride", 0, "stride must be at least 1, got 0"),
         ("seed", -1, "seed must be at least 0, got -1"),
-        ("learning_rate", float("nan"), "learning_rate must be positive, got nan"),
+        ("variant", ["diagonal-mask"], r"variant must be one of no-residual, .*, got \['diagonal-mask'\]"),
+        ("learning_rate", math.nan, "learning_rate must be positive and finite, got nan"),
+        ("learning_rate", math.inf, "learning_rate must be positive and finite, got inf"),
+        ("clip", 0, "clip must be positive and finite, got 0"),
+        ("weight_decay", -0.1, "weight_decay must be at least 0 and finite, got -0.1"),
+        ("weight_decay", math.inf, "weight_decay must be at least 0 and finite, got inf"),
         ("warm_up", 1.0, r"warm_up must lie in \[0, 1\), got 1.0"),
+        ("warm_up", math.nan, r"warm_up must lie in \[0, 1\), got nan"),
     ],
 )
 def test_bad_settings_are_named(name, value, message):
     with pytest.raises(ValueError, match=message):
+        replace(TINY, **{name: value})
+
+
+@pytest.mark.parametrize("name", ["seed", "epochs", "patience", "batch_size", "steps_in", "steps_out", "stride"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, 2.5, 2.0, True, "2"])
+def test_counts_are_whole_numbers(name, value):
+    with pytest.raises(TypeError, match=re.escape(f"{name} must be an integer, got {type(value).__name__} {value!r}")):
+        replace(TINY, **{name: value})
+    assert type(getattr(replace(TINY, **{name: np.int64(2)}), name)) is int
+
+
+@pytest.mark.parametrize("name", ["learning_rate", "clip", "weight_decay", "warm_up"])
+@pytest.mark.parametrize("value", [True, "0.5", None])
+def test_numbers_are_numbers(name, value):
+    with pytest.raises(TypeError, match=f"{name} must be a number, got {type(value).__name__} {value!r}"):
         replace(TINY, **{name: value})
 
 
@@ -364,7 +387,7 @@ def test_help_has_examples(capsys):
         (["--resume"], "--resume needs --out, the folder of the run"),
         (["--data", "nowhere.csv"], "cannot read nowhere.csv"),
         (["--data", __file__], "must be a .csv, .h5, .hdf5 or .npz file"),
-        (["--out", __file__], "File exists"),
+        (["--out", __file__], "test_training.py must be a folder that is there or can be made: it is a file"),
         (["--spatial", "graph", "--stride", "x"], "argument --stride"),
     ],
 )
