@@ -237,7 +237,7 @@ def draw(tables: Mapping[str, Table]) -> Figure:
     fall, rise, number = np.sum([_verdict(tables, source) for source in sources if source != "P1"], axis=0)
     figure.suptitle(
         f"With a regulariser the MAE falls with 95 % confidence in {theirs[0]} of the {theirs[2]} comparisons that P1 "
-        f"reports, and in {fall} of our {number}; it rises in {rise} of ours",
+        f"reports,\nand in {fall} of our {number}; it rises in {rise} of ours",
         x=0.01,
         ha="left",
     )

@@ -123,8 +123,8 @@ def draw(tables: Mapping[str, Table]) -> Figure:
     told = sum(bool(one.lower > 0 or one.upper < 0) for one in regularised)
     without = _change(curves, "no-residual")
     figure.suptitle(
-        f"Best validation error against no regularisation: {min(means):+.1f} to {max(means):+.1f} % with a regulariser "
-        f"({told or 'none'} of {len(regularised)} told from 0), "
+        "Best validation error against no regularisation:\n"
+        f"{min(means):+.1f} to {max(means):+.1f} % with a regulariser ({told or 'none'} of {len(means)} told from 0), "
         f"{without.mean:+.0f} ± {without.half_width:.0f} % without the residual",
         x=0.01,
         ha="left",

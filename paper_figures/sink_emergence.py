@@ -147,8 +147,8 @@ def draw(tables: Mapping[str, Table]) -> Figure:
     counts = {kind: [emerged(heads, kind, decay) for decay in DECAYS] for kind in KINDS}
     said = (f"{' and '.join(str(of.sum()) for of in counts[kind])} with {short}" for kind, short in SHORT.items())
     figure.suptitle(
-        f"Of {len(counts['softmax'][0])} runs, without and with weight decay, end with a sink "
-        f"(a head with {EMERGED:g} or more of its weight on BOS): {', '.join(said)}",
+        f"Runs, of {len(counts['softmax'][0])} without and with weight decay, that end with a sink "
+        f"(a head with {EMERGED:g} of its weight on BOS):\n{', '.join(said)}",
         x=0.01,
         ha="left",
     )

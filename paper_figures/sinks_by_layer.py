@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from attention.probe_study import LONG
@@ -26,6 +27,9 @@ from paper_figures.settings import Settings
 from paper_figures.tables import Table, from_rows
 
 READS_DATA = False
+
+SIGNS = {"grows": ("^", "token 0 grows long"), "shrinks": ("D", "token 0 is short again")}
+"""Markers of the layers where that happens."""
 
 
 def compute(settings: Settings) -> dict[str, Table]:
@@ -103,7 +107,7 @@ def draw(tables: Mapping[str, Table]) -> Figure:
             markersize=2.5,
             label=name,
         )
-        for column, marker in (("grows", "^"), ("shrinks", "D")):
+        for column, (marker, _) in SIGNS.items():
             for layer in layers["layer"][layers[column] == 1]:
                 for axes in (above, below):
                     axes.axvline(layer, color=style.GREY, linewidth=0.6, linestyle=(0, (1, 1)), zorder=0)
@@ -113,6 +117,11 @@ def draw(tables: Mapping[str, Table]) -> Figure:
     below.set_xlim(left=-0.5)
     # Whole numbers, even where there is but one.
     below.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True, min_n_ticks=1))
+    signs = [Line2D([], [], color=style.GREY, linestyle=":", linewidth=0.8, label="uniform attention")]
+    for column, (marker, meaning) in SIGNS.items():
+        if np.any(tables["layers"][column]):
+            signs.append(Line2D([], [], color=style.GREY, marker=marker, markersize=4, linestyle="none", label=meaning))
+    below.legend(handles=signs, loc="best", fontsize=6.5)
     figure.legend(*above.get_legend_handles_labels(), loc="outside lower center", ncols=3, columnspacing=0.9)
     return figure
 

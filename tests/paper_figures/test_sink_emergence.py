@@ -63,9 +63,9 @@ def test_other_tables_give_other_words():
     tables = planted(swapped)
     assert "softmax, decay 0: 0.10 +- 0.00 (0 of 3 runs a sink)" in sink_emergence.finding(tables)
     title = drawn(tables).get_suptitle()
-    assert title.startswith("Of 3 runs, without and with weight decay, end with a sink")
-    assert title.endswith(": 0 and 0 with softmax, 3 and 2 with the zero logit")
-    assert drawn(planted(SINKS)).get_suptitle().endswith(": 3 and 2 with softmax, 0 and 0 with the zero logit")
+    assert title.startswith("Runs, of 3 without and with weight decay, that end with a sink")
+    assert title.endswith(":\n0 and 0 with softmax, 3 and 2 with the zero logit")
+    assert drawn(planted(SINKS)).get_suptitle().endswith(":\n3 and 2 with softmax, 0 and 0 with the zero logit")
 
 
 def test_lines_are_means_over_seeds_and_the_largest_head_counts():
