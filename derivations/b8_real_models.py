@@ -181,8 +181,8 @@ def once_the_diagonal() -> Step:
 
 # %% [markdown]
 # So in the two encoders the sink is always cheaper. In SmolLM2 six texts were priced for both patterns. In four of them
-# the sink is cheaper in all 120 layers and texts. In layers 3 to 9 of the other two it is certain in 2 of 14, and heads
-# look at it all the same, with 0.27 to 0.36 of their weight.
+# the sink is cheaper in all 120 layers and texts. In layers 3 to 9 of the other two texts it is proven cheaper in 2 of
+# 14 cases only, and heads look at it all the same, with 0.27 to 0.36 of their weight.
 
 # %% [markdown]
 # ## Cheap, and not made
@@ -324,7 +324,7 @@ def dear_and_missing() -> Step:
 
 @step("B8.repeated")
 def one_token_makes_it() -> Step:
-    r"""the weight on its first token in layers 12 to 28: ten times the largest as it is, the least with another one"""
+    r"""layers 12 to 28: ten times the largest weight on its first token is below the least with ' stone' there"""
     return Step(
         10 * max(of_repeated_word("smollm2", "sink_mass")),
         min(of_repeated_word("smollm2-replaced", "sink_mass")),
@@ -556,7 +556,7 @@ def with_decay() -> Step:
 
 @step("B8.zero-logit")
 def without_decay() -> Step:
-    r"""without weight decay it is above 0.05: not told apart at this cut"""
+    r"""without weight decay it is above 0.05: not significant at this cut"""
     return Step(
         Rational(1, 20),
         chance("0"),
@@ -583,7 +583,7 @@ def counts_by_decay() -> Step:
 # So with the extra logit fewer runs end with a sink. With weight decay none does. Without it 4 of 12 still do, and the
 # difference from softmax's 9 is not significant at this cut (0.0995); at a cut of 0.2 it is (4 against 11, 0.009). B5
 # says that silence then **needs** no sink, not that training avoids one. Decay did not make sinks more frequent with
-# softmax (9 of 12 either way), though it would pay for the cheaper pattern. The runs of one source (three sources, four
+# softmax (9 of 12 either way), though decay rewards the cheaper pattern. The runs of one source (three sources, four
 # seeds each) are counted as independent.
 
 # %% [markdown]
@@ -621,13 +621,12 @@ def counts_by_decay() -> Step:
 # its weight on the sink finds a small value there in 95 per cent of the texts [94, 96] (L), another head in 68 [48,
 # 87].
 #
-# **B7 in practice.** Its balanced columns are not there: where 1 is balanced, the columns have 32 [23, 40] (L) in
-# SmolLM2, 9.7 [2.4, 14.4] in MiniLM, 2.1 [1.8, 2.4] in the ALBERT. Every head brings values together. But the stream's
-# relative dispersion falls only to 0.998 of itself in SmolLM2, 0.982 in the ALBERT and 0.925 in MiniLM (medians). In
-# SmolLM2 that says little: in layers 12 to 28 one token holds nearly all of the stream's length, so the dispersion is
-# near its largest value and moves little. That denser heads smooth more holds in the two encoders and is turned round
-# in SmolLM2 (-0.47 [-0.59, -0.33]), whose sparse heads are sinks; with the sink's weight held fixed it is +0.18 [0.01,
-# 0.39].
+# **B7 in practice.** B7 assumes balanced columns. On a scale where 1 is balanced we measure 32 [23, 40] (L) in SmolLM2,
+# 9.7 [2.4, 14.4] in MiniLM, 2.1 [1.8, 2.4] in the ALBERT. Every head brings values together. But the stream's relative
+# dispersion falls only to 0.998 of itself in SmolLM2, 0.982 in the ALBERT and 0.925 in MiniLM (medians). In SmolLM2
+# that says little: in layers 12 to 28 one token holds nearly all of the stream's length, so the dispersion is near its
+# largest value and moves little. That denser heads smooth more holds in the two encoders and is reversed in SmolLM2
+# (-0.47 [-0.59, -0.33]), whose sparse heads are sinks; with the sink's weight held fixed it is +0.18 [0.01, 0.39].
 #
 # **Limits.** One decoder of 135 million parameters with 4-bit weights and two small encoders. Prices of sink and
 # diagonal are of 24 tokens a text beside its sink, so they are lower bounds for the whole text; SmolLM2's diagonals are

@@ -373,8 +373,8 @@ PART_A = (
         "The three printed decimals decide every verdict.",
         "",
         "fails",
-        "exact certificate: two tables that print alike; Holm over dropout's nine, ddof 1, MAE-6: 9 p on either side "
-        "of 0.05",
+        "exact certificate: two tables that print alike; Holm over dropout's nine, ddof 1, MAE-6: 9 p is above "
+        "0.05 in one and below in the other",
     ),
     Claim(
         "A7.pairing",
@@ -1002,13 +1002,13 @@ PART_B = (
         "B8.price-mass",
         P2,
         "Real models prefer sinks for the reason that sinks are cheaper.",
-        "Of two layers of SmolLM2-135M the one with the lower sink price, or the one with the dearer diagonal beside "
-        "its sink, has more weight on the sink (medians over texts).",
+        "Of two layers of SmolLM2-135M the one whose sink is cheaper, absolutely or relative to its diagonal, has more "
+        "weight on the sink (medians over texts).",
         "",
         "fails",
         "certified brackets: layers 10 and 11 are cheaper than 3 to 9 and have less than half of their weight; layer "
-        "11 has the dearest diagonal and the least weight. As a tendency the first half holds (rank correlation "
-        "-0.56), but depth alone gives 0.77; experiment",
+        "11 has the cheapest sink relative to its diagonal and the least weight. As a tendency the first half holds "
+        "(rank correlation -0.56), but depth alone gives 0.77; experiment",
     ),
     Claim(
         "B8.repeated",
@@ -1016,8 +1016,8 @@ PART_B = (
         "",
         "SmolLM2-135M on one word repeated: in layers 12 to 28 the lower side of the sink's price is more than four "
         "times the median price of all texts; with ' stone' for the first word the sink has more than ten times as "
-        "much weight. Every head there has six times the norm of the price's upper side, which is of 24 tokens: that "
-        "the price forbids this sink is not shown.",
+        "much weight. Every head there has at least six times the norm that the upper side asks for (of 24 "
+        "tokens), so this does not show that the price forbids the sink.",
         "",
         "holds",
         "certified brackets on the committed tables; experiment",

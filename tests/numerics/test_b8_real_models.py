@@ -123,7 +123,7 @@ def test_the_exceptions_are_two_texts():
     agree(np.array([priced.sum(), open_.sum()], dtype=float), np.array([180.0, 14.0]))
     assert set(found["text"][open_]) == {1, 4}
     middle = (found["layer"] >= 3) & (found["layer"] <= 9) & np.isin(found["text"], [1, 4])
-    assert f"it is certain in {middle.sum() - open_[middle].sum()} of {middle.sum()}" in TEXT
+    assert f"it is proven cheaper in {middle.sum() - open_[middle].sum()} of {middle.sum()} cases" in TEXT
     mass = found["sink_mass"][middle]
     assert f"with {mass.min():.2f} to {mass.max():.2f} of their weight" in TEXT
     encoders = rows(LAYERS, "minilm", "rxnmapper")
