@@ -1,9 +1,11 @@
 """The command line of the notes: ``python -m derivations``."""
 
 import argparse
+import multiprocessing
 import os
 import re
 import shutil
+import signal
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -35,6 +37,12 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}\n")
 
 
+def _path(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("must name a file or folder, got ''")
+    return Path(text)
+
+
 @dataclass
 class Count:
     """What the steps of one claim came to."""
@@ -62,9 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     show = commands.add_parser("show", help="print the notes of a claim with every step checked")
     show.add_argument("claim", help="a claim's id (A5 or A5.penalty) or a note's name (a5_regularisers)")
     render = commands.add_parser("render", help="write all notes as HTML")
-    render.add_argument("directory", type=Path, help="the folder to write into; made if absent")
+    render.add_argument("directory", type=_path, help="the folder to write into; made if absent")
     table = commands.add_parser("table", help="print the ledger as a Markdown table")
-    table.add_argument("--write", type=Path, metavar="FILE", help="replace the table inside FILE instead")
+    table.add_argument("--write", type=_path, metavar="FILE", help="replace the table inside FILE instead")
     chosen = parser.parse_args(arguments)
     try:
         if chosen.command == "show":
@@ -83,6 +91,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"{parser.prog}: stopped", file=sys.stderr)
+        return 130
 
 
 def notes_of(name: str) -> list[str]:
@@ -128,10 +139,17 @@ def _decide_all() -> int:
 
     counts: dict[str, Count] = {}
     known = notes()
-    with ProcessPoolExecutor(max_workers=min(len(known), os.cpu_count() or 1)) as pool:
+    workers = min(len(known), os.cpu_count() or 1)
+    # Ctrl-C reaches every process of the terminal; this one alone answers it, and ends the others.
+    with ProcessPoolExecutor(workers, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
         tasks = [pool.submit(decide_note, note) for note in known]
-        for task in tqdm(as_completed(tasks), total=len(tasks), desc="deciding", unit="note", disable=None):
-            counts |= task.result()
+        try:
+            for task in tqdm(as_completed(tasks), total=len(tasks), desc="deciding", unit="note", disable=None):
+                counts |= task.result()
+        except KeyboardInterrupt:
+            for worker in multiprocessing.active_children():
+                worker.terminate()
+            raise
     width = shutil.get_terminal_size((110, 20)).columns
     for entry in LEDGER:
         print("\n".join(_ledger_lines(entry, counts.get(entry.id, Count()), width)))
@@ -163,8 +181,12 @@ def _render(directory: Path) -> int:
     from derivations.steps import notes
 
     known = notes()
-    for _ in tqdm(render_all(directory, known), total=len(known), desc="rendering", unit="note", disable=None):
-        pass
+    try:
+        for _ in tqdm(render_all(directory, known), total=len(known), desc="rendering", unit="note", disable=None):
+            pass
+    except OSError as error:
+        reason = "it is a file" if directory.is_file() else error.strerror
+        raise ValueError(f"render {directory}: must be a folder that is there or can be made: {reason}") from None
     print(f"{len(known)} notes in {directory}; start at {directory / 'index.html'}")
     return 0
 
@@ -175,8 +197,11 @@ def _table(file: Path | None) -> int:
         return 0
     from derivations.show import write_whole
 
-    text = file.read_text(encoding="utf-8")
-    write_whole(file, with_ledger(text))
+    try:
+        write_whole(file, with_ledger(file.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not in UTF-8"
+        raise ValueError(f"--write {file}: must be a page that can be read and written: {reason}") from None
     return 0
 
 

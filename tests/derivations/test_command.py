@@ -1,9 +1,12 @@
 """``python -m derivations``: the table, one note, the pages, and what bad input says."""
 
 import html
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -62,11 +65,63 @@ def test_render_writes_pages_that_need_nothing_else(tmp_path):
     assert sorted(path.name for path in (tmp_path / "pages").iterdir()) == ["a1_jacobian.html", "index.html"]
 
 
-def test_render_into_a_file_is_one_line_and_exit_code_2(tmp_path, capsys):
-    blocker = tmp_path / "file"
-    blocker.write_text("")
-    assert main(["render", str(blocker)]) == 2
-    assert capsys.readouterr().err.startswith("python -m derivations: ")
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("render {0}/file", "render {0}/file: must be a folder that is there or can be made: it is a file"),
+        ("render {0}/file/below", "render {0}/file/below: must be a folder that is there or can be made: Not a dir"),
+        ("table --write {0}/none.md", "--write {0}/none.md: must be a page that can be read and written: No such file"),
+        ("table --write {0}", "--write {0}: must be a page that can be read and written: Is a directory"),
+        ("table --write {0}/latin", "--write {0}/latin: must be a page that can be read and written: it is not in UTF"),
+    ],
+)
+def test_a_bad_path_is_named_in_one_line_and_exit_code_2(arguments, expected, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "latin").write_bytes(b"\xe9")
+    assert main(arguments.format(tmp_path).split(" ")) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert error.startswith(f"python -m derivations: {expected.format(tmp_path)}")
+
+
+@pytest.mark.parametrize("arguments", [["render", ""], ["table", "--write", ""]])
+def test_an_empty_path_is_not_taken_for_this_folder(arguments, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.endswith(": must name a file or folder, got ''\n")
+    assert not list(tmp_path.iterdir())
+
+
+def endless(note):
+    """In the place of ``decide_note``."""
+    print("begun", flush=True)
+    time.sleep(600)
+
+
+def test_ctrl_c_is_one_line_and_exit_code_130():
+    code = "import sys, derivations.__main__ as command\nfrom tests.derivations.test_command import endless\n"
+    code += "command.decide_note = endless\nsys.exit(command.main([]))"
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == "begun\n"
+        # As a terminal does it: to the whole group.
+        os.killpg(run.pid, signal.SIGINT)
+        try:
+            _, error = run.communicate(timeout=60)
+        finally:
+            if run.poll() is None:
+                os.killpg(run.pid, signal.SIGKILL)
+    assert error == "python -m derivations: stopped\n"
+    assert run.returncode == 130
 
 
 def test_readme_has_the_ledger_as_it_is_now():
