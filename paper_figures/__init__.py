@@ -14,6 +14,7 @@ its own name in this room, with three functions:
     from paper_figures.tables import Table, from_rows
 
     READS_DATA = False  # True: draws from settings.speeds() where a data file is given
+    READS_PROBE = True  # only in figures that draw from probe_study
 
 
     def compute(settings: Settings) -> dict[str, Table]:

@@ -1,6 +1,7 @@
 """The command: ``python -m paper_figures``."""
 
 import argparse
+import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -31,6 +32,12 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}\n")
 
 
+def _path(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("must name a file or folder, got ''")
+    return Path(text)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="python -m paper_figures",
@@ -39,11 +46,11 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="figures to draw; all by default")
-    parser.add_argument("--out", type=Path, default=Path("figures"), metavar="DIR", help="folder to write (figures)")
+    parser.add_argument("--out", type=_path, default=Path("figures"), metavar="DIR", help="folder to write (figures)")
     parser.add_argument("--quick", action="store_true", help="fewer draws and smaller sizes")
-    parser.add_argument("--data", type=Path, metavar="PATH", help="METR-LA or PEMS-BAY speeds: .csv, .h5 or .npz")
+    parser.add_argument("--data", type=_path, metavar="PATH", help="METR-LA or PEMS-BAY speeds: .csv, .h5 or .npz")
     parser.add_argument(
-        "--probe", type=Path, metavar="DIR", help="models of your own: a folder of `python -m attention summarise`"
+        "--probe", type=_path, metavar="DIR", help="models of your own: a folder of `python -m attention summarise`"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of everything random (0)")
     return parser
@@ -53,10 +60,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Draw what the command line asks for.
 
     Raises:
-        SystemExit: with code 2 and one line on stderr for bad input.
+        SystemExit: with code 2 and one line on stderr for bad input, with code 130 where the user stops it.
     """
     parser = _parser()
-    args = parser.parse_args(arguments)
+    try:
+        _draw(parser, parser.parse_args(arguments))
+    except KeyboardInterrupt:
+        parser.exit(130, f"{parser.prog}: stopped\n")
+
+
+def _draw(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     for name in args.names:
         if name not in FIGURES:
             parser.error(f"unknown figure {name!r}; the figures are {', '.join(FIGURES)}")
@@ -73,12 +86,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Late, so that --help and a mistyped name answer at once.
     import torch
 
+    from paper_figures.probe_results import probe_study
     from paper_figures.render import read_manifest, render, write_whole
     from paper_figures.settings import DataError, Settings
 
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
     settings = Settings(quick=args.quick, data=args.data, probe=args.probe, seed=args.seed)
+    names = list(dict.fromkeys(args.names)) or list(FIGURES)
+    modules = {name: importlib.import_module(f"paper_figures.{name}") for name in FIGURES}
+    # Before the first figure, so that none is drawn in vain.
+    for option, given, reads, read in (
+        ("--data", args.data, "READS_DATA", settings.speeds),
+        ("--probe", args.probe, "READS_PROBE", lambda: probe_study(settings)),
+    ):
+        if given is None:
+            continue
+        readers = [name for name, module in modules.items() if getattr(module, reads, False)]
+        if not set(readers) & set(names):
+            parser.error(f"{option}: no figure asked for reads it; {', '.join(readers)} do")
+        try:
+            read()
+        except DataError as error:
+            parser.error(f"{option}: {error}")
     try:
         args.out.mkdir(parents=True, exist_ok=True)
         write_whole(args.out / ".writable", b"")
@@ -89,13 +119,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         read_manifest(args.out)
     except ValueError as error:
         parser.error(f"--out: {error}")
-    names = list(dict.fromkeys(args.names)) or list(FIGURES)
     for place, name in enumerate(names, 1):
         print(f"[{place}/{len(names)}] {name}", flush=True)
         try:
             entry = render(name, settings, args.out)
         except DataError as error:
-            parser.error(f"{name}: {error}" if args.data is None else f"--data: {error}")
+            read_data = args.data is not None and modules[name].READS_DATA
+            parser.error(f"--data: {error}" if read_data else f"{name}: {error}")
         print(f"    {entry['finding']}")
         print(f"    {args.out}/: {', '.join(entry['files'])}", flush=True)
 

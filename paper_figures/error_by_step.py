@@ -215,7 +215,7 @@ def draw(tables: Mapping[str, Table]) -> Figure:
                 **_look(variant),
             )
         fall, rise, number = _verdict(tables, source)
-        below.set_title(f"{fall} fall, {rise} rise, {number - fall - rise} open")
+        below.set_title(f"{fall} fall, {rise} rise, {number - fall - rise} undecided")
         below.set_xlabel("steps ahead (5 min)")
         below.set_xticks((1, *STEPS))
     panels[0, 0].set_ylabel("MAE (mph)")

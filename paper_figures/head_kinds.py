@@ -22,6 +22,7 @@ from paper_figures.settings import Settings
 from paper_figures.tables import Table, from_rows
 
 READS_DATA = False
+READS_PROBE = True
 
 FEW = 0.1
 """Below this share of gated MLPs the title calls heads switches or mixers."""
@@ -89,7 +90,10 @@ def draw(tables: Mapping[str, Table]) -> Figure:
     figure.legend(handles=handles, loc="outside lower center", ncols=4)
     gated = max(float(np.mean(_of(tables, run)["gated MLP"])) for run in models)
     claim = "Heads are switches or mixers: at most" if gated < FEW else "What heads are: up to"
-    figure.suptitle(f"{claim} {gated:.0%} of a model's act as a gated MLP", x=0.01, ha="left")
+    title = f"{claim} {100 * gated:.0f} % of all heads of a model act as a gated MLP"
+    if not np.any([tables["shares"][kind] for kind in ("switch", "gated MLP")]):
+        title = "All heads mix: none acts as a switch or a gated MLP"
+    figure.suptitle(title, x=0.01, ha="left")
     return figure
 
 

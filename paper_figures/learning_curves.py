@@ -124,7 +124,7 @@ def draw(tables: Mapping[str, Table]) -> Figure:
     without = _change(curves, "no-residual")
     figure.suptitle(
         "Best validation error against no regularisation:\n"
-        f"{min(means):+.1f} to {max(means):+.1f} % with a regulariser ({told or 'none'} of {len(means)} told from 0), "
+        f"{min(means):+.1f} to {max(means):+.1f} % with a regulariser ({told or 'none'} of {len(means)} significant), "
         f"{without.mean:+.0f} ± {without.half_width:.0f} % without the residual",
         x=0.01,
         ha="left",

@@ -2,7 +2,7 @@
 
 Across: how much dearer the diagonal is than the sink in the head's layer, diagonal price over sink price at equal
 margins, the middle of the proven bracket, median over texts; a ratio has no unit, and the scale of the tokens cancels.
-All heads of a layer see the same vectors, so they share one price and stand in one column. Up:
+Dashed: equal prices. All heads of a layer see the same vectors, so they share one price and stand in one column. Up:
 attention on the sink, mean over queries and texts. Colour: the layer. rho: Spearman's rank correlation over heads with
 a 95 % interval, whole layers drawn again; below it, the price of the sink alone instead of the ratio (where a low price
 makes a sink, it is negative), and that with the layer's index held fixed.
@@ -19,11 +19,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from paper_figures import style
-from paper_figures.probe_results import names_of, probe_study
+from paper_figures.probe_results import names_of, of_models, probe_study
 from paper_figures.settings import DataError, Settings
 from paper_figures.tables import Table, from_rows
 
 READS_DATA = False
+READS_PROBE = True
 
 MEASURES = {
     "mass, diagonal price over sink price": "ratio",
@@ -87,7 +88,7 @@ def finding(tables: Mapping[str, Table]) -> str:
 
 def draw(tables: Mapping[str, Table]) -> Figure:
     """One panel a model, one scale of mass."""
-    figure = style.new_figure(width=style.DOUBLE_COLUMN, height=2.6)
+    figure = style.new_figure(width=style.DOUBLE_COLUMN, height=2.8)
     models = names_of(tables["heads"])
     panels = figure.subplots(1, len(models), sharey=True, squeeze=False)[0]
     heads = tables["heads"]
@@ -100,6 +101,17 @@ def draw(tables: Mapping[str, Table]) -> Figure:
         )
         figure.colorbar(points, ax=axes, label="layer", pad=0.02, aspect=30, ticks=_ticks(int(layer.max())))
         axes.axvline(1, color=style.GREY, linewidth=0.8, linestyle="--")
+        axes.annotate(
+            "equal",
+            (1, 1),
+            (1.5, -1),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            rotation=90,
+            va="top",
+            color=style.GREY,
+            fontsize=6,
+        )
         axes.set(xscale="log", xlabel="diagonal price / sink price")
         axes.set_title(_title(name, _correlations(tables, run)), fontsize=6.5)
         axes.set_ylim(-0.02, 1.02)
@@ -112,6 +124,13 @@ def draw(tables: Mapping[str, Table]) -> Figure:
         axes.xaxis.set_major_formatter("{x:g}")
     figure.get_layout_engine().set(w_pad=0.06)  # pyright: ignore[reportOptionalMemberAccess, reportCallIssue]
     panels[0].set_ylabel("attention on the sink (weight)")
+    rising = sum(row["measure"] == "ratio" and row["lower"] > 0 for run in models for row in _correlations(tables, run))
+    figure.suptitle(
+        f"Over heads, attention on the sink rises with the ratio of the prices in {of_models(rising, len(models))} "
+        "(95 % confidence)",
+        x=0.01,
+        ha="left",
+    )
     return figure
 
 

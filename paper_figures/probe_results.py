@@ -37,6 +37,11 @@ def probe_study(settings: Settings) -> tuple[Study, list[str]]:
     return study, list(MODELS)
 
 
+def of_models(number: int, models: int) -> str:
+    """How many of a figure's models, in words for a title."""
+    return f"{number or 'none'} of {models} model{'s' if models > 1 else ''}"
+
+
 def names_of(table: Table) -> dict[str, str]:
     """The runs of a figure's table, in its order, and what a figure calls each."""
     runs = dict.fromkeys(map(str, np.asarray(table["run"])))

@@ -9,9 +9,19 @@ import pytest
 from matplotlib.figure import Figure
 
 import paper_figures
+from paper_figures import style
 from paper_figures.__main__ import main
 
 SPEEDS = Path(__file__).parents[2].parent / "shared" / "data" / "los_speed.csv"
+
+
+def fits_the_page(figure: Figure) -> None:
+    """Of one or two columns' width, and nothing cut off."""
+    assert figure.get_figwidth() in (style.COLUMN, style.DOUBLE_COLUMN)
+    used, hair = figure.get_tightbbox(), 0.01
+    assert min(used.x0, used.y0) >= -hair, "cut off on the left or at the bottom"
+    assert used.x1 <= figure.get_figwidth() + hair, "cut off on the right"
+    assert used.y1 <= figure.get_figheight() + hair, "cut off at the top"
 
 
 @pytest.fixture(scope="session")

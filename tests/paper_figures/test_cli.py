@@ -78,7 +78,43 @@ def test_data_that_is_no_table_of_speeds_or_too_short(capsys, tmp_path, text):
     data, out = tmp_path / "speeds.csv", tmp_path / "out"
     data.write_text(text)
     assert "--data: " in refused(capsys, "sensitivity_maps", "--quick", "--out", out, "--data", data)
-    assert not list(out.iterdir())
+    assert not list(tmp_path.glob("out/*"))
+
+
+def test_data_and_probe_are_read_before_the_first_figure(capsys, tmp_path, tiny):
+    words, out = tmp_path / "words.csv", tmp_path / "out"
+    words.write_text("a,b\n1,x\n")
+    tiny.READS_DATA = False
+    assert "--data: " in refused(capsys, "tiny", "sensitivity_maps", "--out", out, "--data", words)
+    line = refused(capsys, "tiny", "head_kinds", "--out", out, "--probe", tmp_path)
+    assert "--probe: the probe's results cannot be read: " in line
+    assert "probe-heads.csv" in line
+    assert not out.exists()
+
+
+def test_data_and_probe_that_no_figure_reads_are_refused(capsys, tmp_path, tiny):
+    tiny.READS_DATA = False
+    for option, given, reader in (("--data", __file__, "sensitivity_maps"), ("--probe", tmp_path, "head_kinds")):
+        line = refused(capsys, "tiny", "--out", tmp_path / "out", option, given)
+        assert f"{option}: no figure asked for reads it; " in line
+        assert reader in line
+
+
+@pytest.mark.parametrize("option", ["--out", "--data", "--probe"])
+def test_an_empty_path_is_not_taken_for_this_folder(capsys, option, tiny):
+    assert f"{option}: must name a file or folder, got ''" in refused(capsys, "tiny", option, "")
+
+
+def test_ctrl_c_is_one_line_and_exit_code_130(capsys, tmp_path, tiny, monkeypatch):
+    def compute(settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tiny, "compute", compute)
+    # Uncaught, it would stop the tests themselves.
+    with pytest.raises((SystemExit, KeyboardInterrupt)) as stopped:
+        main(["tiny", "--out", str(tmp_path)])
+    assert getattr(stopped.value, "code", None) == 130
+    assert capsys.readouterr().err == "python -m paper_figures: stopped\n"
 
 
 def test_figure_that_refuses_the_data(capsys, tmp_path, tiny, monkeypatch):

@@ -16,7 +16,7 @@ from paper_figures.render import pictures, sha256
 from paper_figures.settings import DataError, Settings
 from paper_figures.tables import from_csv
 from tests.evidence import agree
-from tests.paper_figures.conftest import SPEEDS
+from tests.paper_figures.conftest import SPEEDS, fits_the_page
 
 
 def tables_of(name: str, out: Path) -> dict[str, dict[str, np.ndarray]]:
@@ -47,11 +47,7 @@ def test_figure_has_one_message_labelled_axes_and_fits_the_page(name, quick_run)
     assert any(figure.get_suptitle() or axes.get_title("left") for axes in figure.axes)
     assert any(axes.get_xlabel() for axes in figure.axes)
     assert any(axes.get_ylabel() for axes in figure.axes)
-    assert figure.get_figwidth() in (style.COLUMN, style.DOUBLE_COLUMN)
-    used, hair = figure.get_tightbbox(), 0.01
-    assert min(used.x0, used.y0) >= -hair, "cut off on the left or at the bottom"
-    assert used.x1 <= figure.get_figwidth() + hair, "cut off on the right"
-    assert used.y1 <= figure.get_figheight() + hair, "cut off at the top"
+    fits_the_page(figure)
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -6,6 +6,7 @@ from statistics import median
 
 import numpy as np
 import pytest
+from matplotlib.text import Annotation
 
 from attention.probe_study import KINDS
 from paper_figures import head_kinds, price_against_mass, probe_results, sinks_by_layer, style
@@ -13,6 +14,7 @@ from paper_figures.probe_results import MODELS, RESULTS
 from paper_figures.settings import DataError, Settings
 from paper_figures.tables import from_csv, from_rows, to_csv
 from tests.evidence import agree
+from tests.paper_figures.conftest import fits_the_page
 
 DEPTHS = {"smollm2": 30, "minilm": 6, "rxnmapper": 12}
 
@@ -86,6 +88,23 @@ def test_lines_are_drawn_at_those_numbers(layers):
         agree(np.asarray(price.get_ydata(), dtype=float), middle)
 
 
+def test_the_title_counts_the_models_where_mass_falls_as_the_price_rises(layers):
+    title = drawn(sinks_by_layer, layers).get_suptitle()
+    below = 0
+    for run in MODELS:
+        rows = results("answers", run=run, question="across layers", measure="mass, price")
+        assert {row["drawn"] for row in rows} == {"texts", "layers"}
+        below += all(float(row["upper"]) < 0 for row in rows)
+        for row in rows:
+            table = of(layers["correlations"], run)
+            for name in ("value", "lower", "upper"):
+                agree(table[name][table["drawn"] == row["drawn"]], np.array([float(row[name])]))
+    assert 0 < below < 3
+    assert title == (
+        f"Over layers, more attention where a sink is cheaper:\n{below} of 3 models (rank correlation, 95 % confidence)"
+    )
+
+
 def planted_layers(lengths, *, masses=(0.1, 0.6, 0.3, 0.2)):
     return read_back(
         {
@@ -141,6 +160,21 @@ def test_points_are_drawn_there_and_the_panel_says_the_correlation(points):
         assert title.startswith(name)
         (row,) = results("answers", run=run, question="across heads", measure="mass, price")
         assert f"(price) = {float(row['value']):+.2f} [{float(row['lower']):+.2f}, {float(row['upper']):+.2f}]" in title
+
+
+def test_the_title_says_over_heads_in_how_many_models_the_interval_is_above_zero(points):
+    figure = drawn(price_against_mass, points)
+    wanted = {"question": "across heads", "measure": "mass, diagonal price over sink price"}
+    lower = [float(row["lower"]) for run in MODELS for row in results("answers", run=run, **wanted)]
+    assert len(lower) == 3
+    above = sum(end > 0 for end in lower)
+    assert 0 < above < 3
+    assert figure.get_suptitle().startswith("Over heads, attention on the sink rises with the ratio of the prices in ")
+    assert f" in {above} of 3 models (95 % confidence)" in figure.get_suptitle()
+    for axes in figure.axes[: len(MODELS)]:
+        (label,) = axes.texts
+        assert isinstance(label, Annotation)
+        assert (label.get_text(), label.xy[0]) == ("equal", 1)
 
 
 def test_the_finding_says_which_intervals_hold_zero():
@@ -208,17 +242,22 @@ def test_missing_results_are_named_in_one_line(tmp_path, monkeypatch):
     assert "\n" not in str(caught.value)
 
 
-@pytest.fixture
-def own_models(tmp_path):
-    """A summary of one model that is not among the project's three."""
+def summary_of(runs, folder):
+    """A summary of models that are not among the project's three, but have MiniLM's numbers."""
     for table in ("heads", "layers", "pooled", "answers"):
         with open(RESULTS / f"probe-{table}.csv", newline="", encoding="utf-8") as file:
-            rows = [row | {"run": "mine"} for row in csv.DictReader(file) if row["run"] == "minilm"]
-        with open(tmp_path / f"probe-{table}.csv", "w", newline="", encoding="utf-8") as file:
+            rows = [row for row in csv.DictReader(file) if row["run"] == "minilm"]
+        with open(folder / f"probe-{table}.csv", "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, list(rows[0]))
             writer.writeheader()
-            writer.writerows(rows)
-    return tmp_path
+            writer.writerows(row | {"run": run} for run in runs for row in rows)
+    return folder
+
+
+@pytest.fixture
+def own_models(tmp_path):
+    """A summary of one such model."""
+    return summary_of(["mine"], tmp_path)
 
 
 @pytest.mark.parametrize("module", [sinks_by_layer, price_against_mass, head_kinds])
@@ -229,6 +268,21 @@ def test_a_users_own_models_are_drawn_instead(module, own_models):
     assert "mine: " in module.finding(tables)
     assert not any(name in module.finding(tables) for name in MODELS.values())
     assert drawn(module, tables).axes
+
+
+@pytest.mark.parametrize("depth", [2, 6])
+@pytest.mark.parametrize("runs", [["mine"], ["mine", "also mine", "mine as well"]])
+@pytest.mark.parametrize("module", [sinks_by_layer, price_against_mass, head_kinds])
+def test_a_users_own_models_fit_the_page(module, runs, depth, tmp_path):
+    folder = summary_of(runs, tmp_path)
+    figure = drawn(
+        module, read_back(module.compute(Settings(probe=folder if depth == 6 else few_layers(folder, depth))))
+    )
+    fits_the_page(figure)
+    title = figure.get_suptitle()
+    assert title
+    if module is not head_kinds:
+        assert f" none of {len(runs)} model{'s'[: len(runs) - 1]} (" in title.replace("\n", " ")
 
 
 def few_layers(folder, depth):
@@ -266,8 +320,11 @@ def test_few_layers_are_drawn_at_whole_numbers_and_nothing_undefined_is_said(mod
         # A scale has two numbers at least.
         assert len(figure.axes[0].get_xticks()) >= 2
         return
+    if module is head_kinds:
+        assert figure.get_suptitle() == "All heads mix: none acts as a switch or a gated MLP"
     for axes in figure.axes:
         low, high = axes.get_xlim()
+        assert abs(low + high - (depth - 1)) < 1e-9, "as much room before the first layer as after the last"
         assert [tick for tick in axes.get_xticks() if low <= tick <= high] == list(range(depth))
 
 
@@ -279,7 +336,13 @@ def test_no_layer_is_the_cheapest_where_no_sink_has_a_price():
     assert "cheapest" not in sinks_by_layer.finding({"layers": layers})
 
 
-@pytest.mark.parametrize(("gated", "title"), [(0.02, "Heads are switches or mixers: at most 2%"), (0.6, "up to 60%")])
+@pytest.mark.parametrize(
+    ("gated", "title"),
+    [
+        (0.02, "Heads are switches or mixers: at most 2 % of all heads of a model act"),
+        (0.6, "up to 60 % of all heads of a model"),
+    ],
+)
 def test_the_title_of_kinds_holds_for_the_users_models(gated, title):
     row = {"run": "mine", "layer": 0, "heads": 9, "switch": 0.1, "gated MLP": gated, "mixer": 0.9 - gated}
     figure = drawn(head_kinds, {"shares": from_rows([row | {"silent switch": 0.0}])})

@@ -183,6 +183,7 @@ def test_the_finding_counts_the_changes_that_have_a_sign(error_tables):
 def test_every_mean_and_change_is_drawn(error_tables):
     figure = drawn(error_by_step, error_tables)
     assert len(figure.axes) == 8
+    assert figure.axes[4].get_title("left") == "2 fall, 0 rise, 7 undecided"
     for axes, source in zip(figure.axes[4:], error_by_step.SOURCES, strict=True):
         shown = [bars.lines[0].get_ydata() for bars in axes.containers if isinstance(bars, ErrorbarContainer)]
         expected = [
@@ -338,8 +339,8 @@ def test_the_finding_takes_the_best_epoch():
 
 def test_the_title_of_the_curves_follows_the_numbers():
     title = drawn(learning_curves, planted_curves((4.0, 2.0, 1.8, 2.0, 2.1))).get_suptitle()
-    # 1.8 and 2.1 mph against 2.0 differ by the same amount with every seed; no change is not told from 0.
-    assert "-10.0 to +5.0 % with a regulariser (2 of 3 told from 0)" in title
+    # 1.8 and 2.1 mph against 2.0 differ by the same amount with every seed; no change is not significant.
+    assert "-10.0 to +5.0 % with a regulariser (2 of 3 significant)" in title
     change = mean_interval([100 * ((4 + shift) / (2 + shift) - 1) for shift in (0.0, 0.01, 0.02)])
     assert f"{change.mean:+.0f} ± {change.half_width:.0f} % without the residual" in title
-    assert "(none of 3 told from 0)" in drawn(learning_curves, planted_curves((4.0,) * 5)).get_suptitle()
+    assert "(none of 3 significant)" in drawn(learning_curves, planted_curves((4.0,) * 5)).get_suptitle()
