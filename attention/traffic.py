@@ -16,6 +16,9 @@ from attention.series import MINUTES_A_DAY, Speeds, sensor_means, windows
 TIME_HEADERS = {"", "time", "timestamp", "date", "datetime", "unnamed: 0"}
 """Headers that announce a column of times, lower case."""
 
+FASTEST = 1000
+"""No speed is above that, be it in mph or km/h."""
+
 
 def read_speeds(path: str | Path, *, step_minutes: float = 5.0, start_minute: float = 0.0) -> Speeds:
     """Read traffic speeds; the file's suffix says how.
@@ -41,8 +44,9 @@ def read_speeds(path: str | Path, *, step_minutes: float = 5.0, start_minute: fl
 
     Raises:
         OSError: the file is missing or cannot be opened; the message names it.
-        ValueError: the content is not what is described above, times do not increase, or a sensor has no reading at
-            all; the message is one line that names the file, the place and what was expected.
+        ValueError: the content is not what is described above, a reading does not lie in [0, ``FASTEST``], times do
+            not increase, or a sensor has no reading at all; the message is one line that names the file, the place and
+            what was expected.
     """
     path = Path(path)
     _check_opens(path)
@@ -55,6 +59,13 @@ def read_speeds(path: str | Path, *, step_minutes: float = 5.0, start_minute: fl
         speeds = _read_npz(path)
     else:
         raise ValueError(f"{path} must be a .csv, .h5, .hdf5 or .npz file, got {path.suffix or 'no suffix'}")
+    wrong = (speeds.values < 0) | (speeds.values > FASTEST)
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise ValueError(
+            f"{path}: readings must be speeds from 0 to {FASTEST}, got {speeds.values[row, column]:g} of sensor "
+            f"{speeds.sensor_ids[column]} in row {row}"
+        )
     try:
         sensor_means(speeds)
     except ValueError as error:
@@ -165,10 +176,11 @@ def _sensor_ids(path: Path, header: list[str], timed: bool) -> tuple[str, ...]:
 
 def _readings(path: Path, line: int, cells: list[str], sensor_ids: tuple[str, ...]) -> NDArray[np.float64]:
     readings = np.array([_number(cell) for cell in cells])
-    for place in np.flatnonzero(~np.isfinite(readings)):
+    for place in np.flatnonzero(~((readings >= 0) & (readings <= FASTEST))):
         if cells[place].strip().lower() not in ("", "nan"):
             raise ValueError(
-                f"{path}, line {line}, sensor {sensor_ids[place]}: expected a finite number, got {cells[place]!r}"
+                f"{path}, line {line}, sensor {sensor_ids[place]}: expected a speed from 0 to {FASTEST}, "
+                f"got {cells[place]!r}"
             )
     return readings
 
