@@ -343,6 +343,15 @@ class Pretrained:
         bos = self.tokenizer.bos_token_id
         return self.tokenizer.cls_token_id if bos is None else bos
 
+    def check_tokenizer(self, bos: bool | None = None) -> None:
+        """Whether texts can be tokenized, with ``bos`` as in ``tokenize``.
+
+        Raises:
+            ValueError: there is no tokenizer, or a BOS is asked of one that has none.
+        """
+        if self.tokenizer is not None and bos is not None and self.start is None:
+            raise ValueError(f"the tokenizer of {self.name} has no token that begins a text")
+
     def tokenize(self, text: str, *, bos: bool | None = None, most: int | None = None) -> list[int]:
         """The token ids of a text.
 
@@ -355,8 +364,7 @@ class Pretrained:
             ValueError: no token, or a BOS asked of a tokenizer that has none.
         """
         limit = self.longest if most is None else min(most, self.longest)
-        if bos is not None and self.start is None:
-            raise ValueError(f"the tokenizer of {self.name} has no token that begins a text")
+        self.check_tokenizer(bos)
         room = limit + (bos is False)
         ids = list(self.tokenizer(text, truncation=True, max_length=room)["input_ids"])
         begins = bool(ids) and ids[0] == self.start
@@ -378,7 +386,7 @@ class Pretrained:
             TypeError: ids that are no whole numbers.
             ValueError: no text, an empty or too long one, or ids that the model does not know.
         """
-        ids, real = self._batch(texts)
+        ids, real = self._batch(texts, _numbered(texts))
         layout = _LAYOUTS[self.kind]
         calls: list[_Call] = []
         turns: list[tuple[Tensor, float]] = []
@@ -404,20 +412,20 @@ class Pretrained:
             calls[place] = _Call(call.block)
             yield _view(place, call, layout, real, rotation)
 
-    def _batch(self, texts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    def _batch(self, texts: Sequence[Sequence[int]], names: Sequence[str]) -> tuple[Tensor, Tensor]:
         if not texts:
             raise ValueError("at least one text is needed, got none")
         known = int(self.model.config.vocab_size)
-        for place, text in enumerate(texts):
+        for name, text in zip(names, texts, strict=True):
             if not 1 <= len(text) <= self.longest:
-                raise ValueError(f"text {place} must have 1 to {self.longest} tokens, got {len(text)}")
+                raise ValueError(f"{name} must have 1 to {self.longest} tokens, got {len(text)}")
             for token in text:
                 try:
                     operator.index(token)
                 except TypeError:
-                    raise TypeError(f"text {place} must hold whole numbers as token ids, got {token!r}") from None
+                    raise TypeError(f"{name} must hold whole numbers as token ids, got {token!r}") from None
             if min(text) < 0 or max(text) >= known:
-                raise ValueError(f"text {place} must hold token ids below {known}, got {min(text)} to {max(text)}")
+                raise ValueError(f"{name} must hold token ids below {known}, got {min(text)} to {max(text)}")
         longest = max(len(text) for text in texts)
         # Any known id will do as padding: nobody looks at it. Zero is one.
         ids = torch.tensor([[*text, *[0] * (longest - len(text))] for text in texts])
@@ -457,12 +465,19 @@ def load(name_or_path: str | Path) -> Pretrained:
                 attn_implementation="eager",
                 dtype=torch.float32,
                 output_loading_info=True,
+                # They are refused below, by name; here they would be in a report that nobody sees.
+                ignore_mismatched_sizes=True,
                 **options,
             )
         except pickle.UnpicklingError:
             raise ValueError(f"{name}: the weights file is not read, it holds more than weights or is broken") from None
         except Exception as error:  # whatever a broken file makes the readers of its format raise
             raise ValueError(f"{name}: the model cannot be read: {_first_line(error)}") from None
+    for weights, found, wanted in sorted(read["mismatched_keys"])[:1]:
+        raise ValueError(
+            f"{name}: the weights do not have the shapes that config.json asks for: {weights} is {tuple(found)}, "
+            f"not {tuple(wanted)}"
+        )
     # The pooler is a head for one task and is not used here; every other weight has to be there.
     missing = sorted(key for key in read["missing_keys"] if "pooler" not in key)
     if missing:
@@ -548,6 +563,11 @@ def _view(place: int, call: _Call, layout: _Layout, real: Tensor, rotation: Rota
         b_o=b_o,
         rotation=rotation,
     )
+
+
+def _numbered(texts: Sequence[Any]) -> list[str]:
+    """What messages call texts without names."""
+    return [f"text {place}" for place in range(len(texts))]
 
 
 def _linear(module: nn.Module) -> tuple[Tensor, Tensor | None]:
@@ -646,5 +666,6 @@ def _quiet_transformers() -> Iterator[Any]:
 
 
 def _first_line(error: BaseException) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
+    """In one line; a line that ends in a colon is the heading of the next."""
+    text = re.split(r"(?<!:)\n", str(error).strip())[0]
+    return " ".join(text.split()) or type(error).__name__

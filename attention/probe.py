@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
-from attention.pretrained import LayerView, Pretrained
+from attention.pretrained import LayerView, Pretrained, _numbered
 from attention.training import _write_whole
 from numerics import (
     PriceBracket,
@@ -353,6 +353,7 @@ def probe(
     prices: Prices = "fast",
     seed: int = 0,
     progress: bool = False,
+    names: Sequence[str] | None = None,
 ) -> ProbeResult:
     """Read every layer and head of a model on some texts.
 
@@ -361,13 +362,14 @@ def probe(
         texts: strings, or token ids as they are.
         sink: which token is taken for the sink; "last" for models that see both ways only.
         bos: whether strings begin with the tokenizer's BOS (or CLS); by default as the tokenizer does it.
-        first: a word; its first token takes the place of each text's own first one, be it a BOS.
+        first: a word; its first token, which must be known, takes the place of each text's own first one, be it a BOS.
         most: tokens of a text at most.
         prices: "fast": of ``PRICED_TOKENS`` tokens a text, and with rotary positions diagonals of ``PRICED_TEXTS``
             texts; "sinks": as fast, without diagonals and heads' margins; "full": of everything, to a smaller
             tolerance.
         seed: of the choice of tokens.
         progress: show a bar where the output is a terminal.
+        names: what messages call the texts, such as their files; by default "text 0", "text 1" and so on.
 
     Returns:
         The readings.
@@ -384,20 +386,24 @@ def probe(
         raise ValueError(f"texts must be a list of at least one text, got {texts!r}")
     if seed < 0:
         raise ValueError(f"seed must be at least 0, got {seed}")
-    start = [] if first is None else pretrained.tokenize(first, bos=None if pretrained.start is None else False)[:1]
+    if any(isinstance(text, str) for text in texts):
+        # What the model lacks is no text's fault.
+        pretrained.check_tokenizer(bos)
+    start = [] if first is None else _first_token(pretrained, first)
+    names = _numbered(texts) if names is None else names
     ids = []
-    for place, text in enumerate(texts):
+    for name, text in zip(names, texts, strict=True):
         if not isinstance(text, Iterable):
-            raise TypeError(f"text {place} must be a string or a list of token ids, got {text!r}")
+            raise TypeError(f"{name} must be a string or a list of token ids, got {text!r}")
         try:
             tokens = pretrained.tokenize(text, bos=bos, most=most) if isinstance(text, str) else list(text)[:most]
         except ValueError as error:
-            raise ValueError(f"text {place}: {error}") from None
+            raise ValueError(f"{name}: {error}") from None
         if len(tokens) < 2:
-            raise ValueError(f"text {place}: a sink and another token are needed, got {len(tokens)} token(s)")
+            raise ValueError(f"{name}: a sink and another token are needed, got {len(tokens)} token(s)")
         ids.append([*start, *tokens[len(start) :]])
     # All of them before the long work, which takes one by one.
-    pretrained._batch(ids)
+    pretrained._batch(ids, names)
     heads: list[HeadReading] = []
     layers: list[LayerReading] = []
     pools: list[_Pool] = []
@@ -427,6 +433,16 @@ def probe(
         layers=tuple(layers),
         pooled=tuple(pool.read() for pool in pools),
     )
+
+
+def _first_token(pretrained: Pretrained, word: str) -> list[int]:
+    if not word.strip():
+        raise ValueError(f"first must be a word, got {word!r}")
+    token = pretrained.tokenize(word, bos=None if pretrained.start is None else False)[:1]
+    tokenizer = pretrained.tokenizer
+    if token == [tokenizer.unk_token_id] and not word.startswith(tokenizer.unk_token):
+        raise ValueError(f"first must be a word that the tokenizer of {pretrained.name} knows, got {word!r}")
+    return token
 
 
 def head_costs(view: LayerView) -> tuple[float, ...]:

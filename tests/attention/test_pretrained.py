@@ -277,6 +277,37 @@ def test_missing_and_undefined_weights_are_named(tmp_path):
     assert "not finite" in message
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("bert", {"vocab_size": 60}, "embeddings.word_embeddings.weight is (50, 16), not (60, 16)"),
+        ("llama", {"intermediate_size": 7}, "layers.0.mlp.down_proj.weight is (16, 24), not (16, 7)"),
+    ],
+)
+def test_weights_of_other_shapes_are_named(tmp_path, capfd, name, change, message):
+    altered(saved(tmp_path, name), **change)
+    capfd.readouterr()
+    assert one_line(tmp_path) == f"{tmp_path}: the weights do not have the shapes that config.json asks for: {message}"
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_attention_heads": 3}, "The hidden size (16) is not a multiple of the number of attention heads (3)"),
+        ({"hidden_size": "x"}, "Field 'hidden_size' expected int, got str (value: 'x')"),
+    ],
+)
+def test_a_config_that_contradicts_itself_is_told_with_the_reason(tmp_path, change, message):
+    altered(saved(tmp_path, "llama"), **change)
+    assert message in one_line(tmp_path)
+
+
+def altered(folder, **change):
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | change), encoding="utf-8")
+
+
 class Trap:
     def __reduce__(self):
         return os.mkdir, (os.environ["SINKPROOF_TRAP"],)

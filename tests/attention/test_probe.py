@@ -605,6 +605,74 @@ def test_command_names_a_bad_text_in_one_line(tmp_path, capsys, content, options
     assert message in printed
 
 
+def test_command_names_the_file_of_a_bad_text(tmp_path, monkeypatch, capsys):
+    # Of one token a letter.
+    monkeypatch.setattr(Pretrained, "tokenize", lambda _, text, **__: [1] * len(text))
+    paths = [tmp_path / "good.txt", tmp_path / "short.txt"]
+    for path, text in zip(paths, ("CCO", "C"), strict=True):
+        path.write_text(text, encoding="utf-8")
+    with pytest.raises(SystemExit):
+        main(["probe", "rxnmapper", "--text", *map(str, paths)])
+    message = f"{paths[1]}: a sink and another token are needed, got 1 token(s)"
+    assert capsys.readouterr().err == f"python -m attention probe: {message}\n"
+
+
+def test_ids_that_a_model_does_not_know_are_named_by_file(tiny):
+    with pytest.raises(ValueError, match=r"^b\.txt must hold token ids below 16, got 3 to 16"):
+        probe(tiny, [[1, 2], [3, 16]], names=["a.txt", "b.txt"])
+
+
+@pytest.mark.parametrize("bos", [None, True])
+def test_what_the_model_lacks_is_no_texts_fault(tiny, bos):
+    with pytest.raises(ValueError, match="holds no tokenizer") as caught:
+        probe(tiny, ["CCO"], bos=bos)
+    assert "text 0" not in str(caught.value)
+
+
+def test_a_tokenizer_that_begins_no_text_is_no_texts_fault(monkeypatch):
+    monkeypatch.setattr(Pretrained, "start", None)
+    with pytest.raises(ValueError, match=r"^the tokenizer of rxnmapper has no token that begins a text"):
+        probe(load("rxnmapper"), ["CCO"], bos=True)
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("zebra", "first must be a word that the tokenizer of rxnmapper knows, got 'zebra'"),
+        (" ", "first must be a word"),
+    ],
+)
+def test_a_first_word_that_is_none_is_refused(monkeypatch, word, message):
+    rxn = load("rxnmapper")
+    monkeypatch.setattr(Pretrained, "layers", pytest.fail)
+    with pytest.raises(ValueError, match=message):
+        probe(rxn, ["CCO"], first=word)
+
+
+def test_the_unknown_token_itself_may_be_asked_for():
+    rxn = load("rxnmapper")
+    replaced = [rxn.tokenizer.unk_token_id, *rxn.tokenize("CCO")[1:]]
+    assert repr(probe(rxn, ["CCO"], first="[UNK]", prices="sinks")) == repr(probe(rxn, [replaced], prices="sinks"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["probe", ""], "argument MODEL: must name a file or folder, got ''"),
+        (["probe", "rxnmapper", "--out", ""], "argument --out: must name a file or folder, got ''"),
+        (["probe", "rxnmapper", "--text", "a", ""], "argument --text: must name a file or folder, got ''"),
+        (["probe", "rxnmapper", "--first", ""], "argument --first: must be a word, got ''"),
+        (["summarise", "a", "--out", ""], "argument --out: must name a file or folder, got ''"),
+        (["summarise", "", "--out", "a"], "argument DIR: must name a file or folder, got ''"),
+    ],
+)
+def test_command_refuses_an_empty_name(capsys, arguments, message):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err == f"python -m attention {arguments[0]}: {message}\n"
+
+
 def test_command_names_a_bad_model_in_one_line(tmp_path, capsys):
     with pytest.raises(SystemExit) as caught:
         main(["probe", str(tmp_path)])
