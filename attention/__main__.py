@@ -37,6 +37,18 @@ def _whole_number(least: int, most: int) -> Callable[[str], int]:
     return parse
 
 
+def _filled(wanted: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if not text.strip():
+            raise argparse.ArgumentTypeError(f"must {wanted}, got {text!r}")
+        return text
+
+    return parse
+
+
+_path = _filled("name a file or folder")
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="python -m attention", description="The attention layer at work.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -77,7 +89,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_data(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--data", metavar="PATH", help="speeds as .csv, .h5 or .npz (synthetic roads, whose best forecast is known)"
+        "--data",
+        type=_path,
+        metavar="PATH",
+        help="speeds as .csv, .h5 or .npz (synthetic roads, whose best forecast is known)",
     )
 
 
@@ -131,8 +146,8 @@ def _add_train(commands: "argparse._SubParsersAction[_Parser]") -> None:
         description="Train one forecaster and print its errors on the test part beside persistence and daily profile.",
         epilog="examples:\n  python -m attention train\n"
         "  python -m attention train --variant diagonal-mask --spatial published --seed 3\n"
-        "  python -m attention train --data los_speed.csv --epochs 30 --out runs/mask\n"
-        "  python -m attention train --data los_speed.csv --epochs 30 --out runs/mask --resume\n"
+        "  python -m attention train --data los_speed.csv --variant diagonal-mask --out runs/mask\n"
+        "  python -m attention train --data los_speed.csv --variant diagonal-mask --out runs/mask --resume\n"
         "  python -m attention train --data METR-LA.h5 --preset paper --device cuda --out runs/paper",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -140,7 +155,7 @@ def _add_train(commands: "argparse._SubParsersAction[_Parser]") -> None:
     _add_choices(command, "variant", "spatial", "preset", "readout")
     _add_numbers(command, "epochs", "seed", "stride")
     command.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to compute (cpu)")
-    command.add_argument("--out", metavar="DIR", help="folder for checkpoint.pt and result.json")
+    command.add_argument("--out", type=_path, metavar="DIR", help="folder for checkpoint.pt and result.json")
     command.add_argument("--resume", action="store_true", help="go on with the run in --out, if there is one")
 
 
@@ -194,7 +209,7 @@ def _add_sweep(commands: "argparse._SubParsersAction[_Parser]") -> None:
         metavar="ADDRESS",
         help="Dask scheduler whose workers do the runs instead; they must see --out and --data under the same path",
     )
-    command.add_argument("--out", metavar="DIR", required=True, help="folder for results and checkpoints")
+    command.add_argument("--out", type=_path, metavar="DIR", required=True, help="folder for results and checkpoints")
 
 
 def _sweep(options: argparse.Namespace) -> str:
@@ -227,10 +242,14 @@ def _add_probe(commands: "argparse._SubParsersAction[_Parser]") -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_argument(
-        "model", metavar="MODEL", help=f"{', '.join(PACKAGED)}, or a folder as Hugging Face's save_pretrained writes it"
+        "model",
+        type=_path,
+        metavar="MODEL",
+        help=f"{', '.join(PACKAGED)}, or a folder as Hugging Face's save_pretrained writes it",
     )
     command.add_argument(
         "--text",
+        type=_path,
         metavar="FILE",
         action="extend",
         nargs="+",
@@ -253,7 +272,10 @@ def _add_probe(commands: "argparse._SubParsersAction[_Parser]") -> None:
         help="whether a text begins with the tokenizer's BOS or CLS (as the tokenizer does it)",
     )
     command.add_argument(
-        "--first", metavar="WORD", help="put this word's first token in the place of each text's first token"
+        "--first",
+        type=_filled("be a word"),
+        metavar="WORD",
+        help="put this word's first token in the place of each text's first token",
     )
     command.add_argument(
         "--prices",
@@ -262,7 +284,9 @@ def _add_probe(commands: "argparse._SubParsersAction[_Parser]") -> None:
         help="fast = the dear ones on some tokens and texts only, full = on all, sinks = sinks alone (fast)",
     )
     command.add_argument("--seed", type=_whole_number(0, 2**32 - 1), default=0, metavar="N", help="of these tokens (0)")
-    command.add_argument("--out", metavar="DIR", help="folder for heads.csv, layers.csv, pooled.csv and probe.json")
+    command.add_argument(
+        "--out", type=_path, metavar="DIR", help="folder for heads.csv, layers.csv, pooled.csv and probe.json"
+    )
 
 
 def _probe(options: argparse.Namespace) -> str:
@@ -286,6 +310,7 @@ def _probe(options: argparse.Namespace) -> str:
         prices=options.prices,
         seed=options.seed,
         progress=True,
+        names=options.text,
     )
     if out is not None:
         result.write(out)
@@ -300,9 +325,15 @@ def _add_summarise(commands: "argparse._SubParsersAction[_Parser]") -> None:
         epilog="examples:\n  python -m attention summarise runs/smollm2 runs/minilm --out results",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command.add_argument("folders", metavar="DIR", nargs="+", help="its name is that of the run in the tables")
     command.add_argument(
-        "--out", metavar="DIR", required=True, help="folder for probe-heads, -layers, -pooled and -answers.csv"
+        "folders", type=_path, metavar="DIR", nargs="+", help="its name is that of the run in the tables"
+    )
+    command.add_argument(
+        "--out",
+        type=_path,
+        metavar="DIR",
+        required=True,
+        help="folder for probe-heads, -layers, -pooled and -answers.csv",
     )
     command.add_argument(
         "--draws", type=_whole_number(1, 100_000), default=DRAWS, metavar="N", help=f"resamples an interval ({DRAWS})"
@@ -399,7 +430,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ImportError, OSError, ValueError) as error:
         parser.exit(2, f"{parser.prog} {options.command}: {error}\n")
     except KeyboardInterrupt:
-        parser.exit(130, f"{parser.prog} {options.command}: stopped\n")
+        go_on = "; give --resume to go on" if options.command == "train" and options.out is not None else ""
+        parser.exit(130, f"{parser.prog} {options.command}: stopped{go_on}\n")
     print(table)
     return 0
 

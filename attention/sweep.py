@@ -63,6 +63,9 @@ CONNECT_SECONDS = 5
 WORKER_SECONDS = 60
 """How long a cluster without workers may take to get one."""
 
+SYNTHETIC = "synthetic roads"
+"""Their name among the data; their readings are in mph."""
+
 SYNTHETIC_DECIMALS = 4
 """Of the readings of synthetic roads, in mph; far below their noise."""
 
@@ -193,8 +196,10 @@ class SweepResult:
         steps = _reported(steps_out)
         references = {name: errors for name, errors in self.references(steps_out).items() if measure in errors}
         width = max(len(name) for name in (*self.grid.variants, *references)) + 3
+        speed = "mph" if self.data["name"] == SYNTHETIC else "the data's unit"
         lines = [
-            f"{measure.upper()}, {steps_out} steps ahead, mean of {len(self.grid.seeds)} seed(s) with 95 % interval; "
+            f"{measure.upper()} in {'%' if measure == 'mape' else speed}, {steps_out} steps ahead, "
+            f"mean of {len(self.grid.seeds)} seed(s) with 95 % interval; "
             f"change = difference to {BASELINE} seed by seed",
             " " * width + "".join(f"{f'step {step}':>7}{'':11}{'change':<15}" for step in steps).rstrip(),
         ]
@@ -249,14 +254,15 @@ def run_sweep(
     speeds, _ = _read(data)
     for steps_out in grid.horizons:
         split(speeds, steps_in=grid.shared.steps_in, steps_out=steps_out)
-    origin = {"name": "synthetic roads" if data is None else data.name, "digest": _digest(speeds)}
+    origin = {"name": SYNTHETIC if data is None else data.name, "digest": _digest(speeds)}
     if out.exists() and not out.is_dir():
         raise NotADirectoryError(f"{out} must be a folder, got a file")
-    (out / "runs").mkdir(parents=True, exist_ok=True)
-    with FileLock(out / "sweep.lock"):
-        _claim(out / "sweep.json", {"settings": grid.common, "data": origin})
-    missing = [run for run in grid.runs if not _file(out, run, "json").exists()]
+    # A scheduler that does not answer leaves no trace.
     with _workers(jobs, scheduler) as parallel:
+        (out / "runs").mkdir(parents=True, exist_ok=True)
+        with FileLock(out / "sweep.lock"):
+            _claim(out / "sweep.json", {"settings": grid.common, "data": origin})
+        missing = [run for run in grid.runs if not _file(out, run, "json").exists()]
         sender = os.getpid() if scheduler is None else None
         tasks = [joblib.delayed(_finish)(out, run, data, origin["digest"], sender) for run in missing]
         with _Progress(len(grid.runs), len(missing), shown=progress) as bar:
@@ -326,7 +332,7 @@ def _read_again(data: Path | None, digest: str) -> tuple[Speeds, SyntheticRoads 
     """
     speeds, roads = _read(data)
     if _digest(speeds) != digest:
-        raise ValueError(f"{data or 'synthetic roads'}: not the readings that the sweep began with")
+        raise ValueError(f"{data or SYNTHETIC}: not the readings that the sweep began with")
     return speeds, roads
 
 

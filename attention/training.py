@@ -157,7 +157,10 @@ class Evaluation:
         """The errors at single steps as plain text."""
         steps = [step for step in REPORTED_STEPS if step <= len(self.errors["forecaster"].mae)]
         measures = ("mae", "rmse", "mape")
-        lines = ["".join([" " * 36, *(f"{measure.upper() + f'-{step}':>9}" for measure in measures for step in steps)])]
+        # Synthetic roads alone know the best possible.
+        unit = "mph" if self.known else "the data's unit"
+        titles = (f"{measure.upper() + f'-{step}':>9}" for measure in measures for step in steps)
+        lines = ["".join([f"{f'MAE, RMSE in {unit}, MAPE %':<36}", *titles])]
         for name, errors in {**self.errors, **self.known}.items():
             found = (getattr(errors, measure, None) for measure in measures)
             cells = (f"{values[step - 1]:9.3f}" for values in found if values is not None for step in steps)
@@ -237,7 +240,7 @@ def train(
     device = torch.device(device)
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists() and not resume:
-        raise FileExistsError(f"{path} exists: resume that run, or choose another place")
+        raise FileExistsError(f"{path} exists: go on with that run by --resume (resume=True), or choose another place")
     cut = {"steps_in": settings.steps_in, "steps_out": settings.steps_out}
     windows = forecast_windows(splits.train, **cut, stride=settings.stride)
     validation = forecast_windows(splits.validation, **cut)

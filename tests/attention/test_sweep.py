@@ -127,7 +127,7 @@ def test_the_table_has_means_and_paired_differences(local):
     base, dropout = (found.errors(3, "graph", variant, "mae")[:, 0] for variant in GRID.variants)
     agree(base, np.array([result["errors"]["forecaster"]["mae"][2] for result in found.results[:2]]))
     lines = found.table().splitlines()
-    assert lines[0].startswith("MAE, 3 steps ahead, mean of 2 seed(s)")
+    assert lines[0].startswith("MAE in the data's unit, 3 steps ahead, mean of 2 seed(s)")
     assert lines[1].split() == ["step", "3", "change"]
     mean, change = mean_interval(dropout), mean_interval(dropout - base)
     expected = f"{mean.mean:.3f} ± {mean.half_width:.3f} {change.mean:+.3f} ± {change.half_width:.3f}"
@@ -404,6 +404,8 @@ def test_a_sweep_of_synthetic_roads_knows_the_best_forecast(tmp_path):
     assert best.split(",")[-3:] == ["", "", ""]
     steps = [int(line.split(",")[4]) for line in lines if line.startswith("diagonal-mask")]
     assert steps == [3, 6, 12, 3, 6, 12, 13]
+    blocks = found.table().split("\n\n")
+    assert [block.split(",")[0] for block in blocks[:3]] == ["MAE in mph", "RMSE in mph", "MAPE in %"]
     # One seed has no interval, and there is nothing to compare with.
     row = next(line for line in found.table().splitlines() if "diagonal-mask" in line)
     errors = found.errors(12, "published", "diagonal-mask", "mae")[0]
@@ -422,6 +424,8 @@ def test_a_sweep_of_synthetic_roads_knows_the_best_forecast(tmp_path):
         (["--horizons", "600"], "the validation rows must hold a window of 12 + 600 steps"),
         (["--jobs", "0"], "argument --jobs: expected a whole number from 1 to 1024, got '0'"),
         (["--data", "nowhere.csv"], "nowhere.csv: No such file or directory"),
+        (["--data", " "], "argument --data: must name a file or folder, got ' '"),
+        (["--out", ""], "argument --out: must name a file or folder, got ''"),
         (["--out", __file__], "test_sweep.py must be a folder, got a file"),
         (["--scheduler", "head"], "a scheduler's address must be like tcp://host:8786, got 'head'"),
     ],
@@ -444,6 +448,7 @@ def test_a_scheduler_that_does_not_answer_is_named(monkeypatch, capsys, tmp_path
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
     assert "no Dask scheduler answers at tcp://127.0.0.1:1" in lines[0]
+    assert not list(tmp_path.iterdir())
 
 
 def test_without_dask_it_says_what_to_install(monkeypatch, capsys, tmp_path):

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 
+import attention.__main__ as command_line
 import attention.training as training_module
 from attention import (
     Settings,
@@ -256,7 +257,7 @@ def test_what_is_no_checkpoint_of_this_run_is_refused(tmp_path):
     path.unlink()
     train(parts(), TINY, checkpoint=path)
     whole = path.read_bytes()
-    with pytest.raises(FileExistsError, match=r"checkpoint\.pt exists: resume that run"):
+    with pytest.raises(FileExistsError, match=r"checkpoint\.pt exists: go on with that run by --resume"):
         train(parts(), TINY, checkpoint=path)
     with pytest.raises(ValueError, match="of another run: its seed is 0, not 1"):
         train(parts(), replace(TINY, seed=1), checkpoint=path, resume=True)
@@ -297,7 +298,8 @@ def test_errors_stand_beside_those_of_simple_forecasts(tmp_path):
     alone = replace(training, settings=replace(TINY, batch_size=1))
     agree(*(torch.from_numpy(run.forecast(windows)).to(torch.float32) for run in (alone, training)))
     lines = found.table().splitlines()
-    assert lines[0].split() == ["MAE-3", "RMSE-3", "MAPE-3"]
+    assert lines[0].startswith("MAE, RMSE in the data's unit, MAPE % ")
+    assert lines[0].split()[-3:] == ["MAE-3", "RMSE-3", "MAPE-3"]
     assert lines[2].split() == ["persistence", *(f"{value:.3f}" for value in found.errors["persistence"].at(3))]
     write_result(tmp_path / "result.json", training, found)
     result = json.loads((tmp_path / "result.json").read_text())
@@ -368,6 +370,7 @@ def test_the_command_trains_on_synthetic_roads(capsys):
     assert printed.err == ""
     lines = printed.out.splitlines()
     assert lines[0] == "diagonal-penalty, graph, seed 0: best epoch 1 of 1"
+    assert lines[1].startswith("MAE, RMSE in mph, MAPE % ")
     assert [line[:13] for line in lines[2:]] == ["forecaster   ", "persistence  ", "daily profile", "best possible"]
 
 
@@ -375,7 +378,11 @@ def test_help_has_examples(capsys):
     with pytest.raises(SystemExit) as stopped:
         main(["train", "--help"])
     assert stopped.value.code == 0
-    assert "examples:\n  python -m attention train\n" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "examples:\n  python -m attention train\n" in printed
+    into_mask = [line for line in printed.splitlines() if "--out runs/mask" in line]
+    assert into_mask
+    assert all("--variant diagonal-mask" in line for line in into_mask)
 
 
 @pytest.mark.parametrize(
@@ -387,6 +394,8 @@ def test_help_has_examples(capsys):
         (["--resume"], "--resume needs --out, the folder of the run"),
         (["--data", "nowhere.csv"], "cannot read nowhere.csv"),
         (["--data", __file__], "must be a .csv, .h5, .hdf5 or .npz file"),
+        (["--data", ""], "argument --data: must name a file or folder, got ''"),
+        (["--out", ""], "argument --out: must name a file or folder, got ''"),
         (["--out", __file__], "test_training.py must be a folder that is there or can be made: it is a file"),
         (["--spatial", "graph", "--stride", "x"], "argument --stride"),
     ],
@@ -401,10 +410,23 @@ def test_bad_input_ends_with_one_clear_line(capsys, arguments, message):
     assert message in lines[0]
 
 
+@pytest.mark.parametrize("out", [True, False])
+def test_a_stopped_run_says_how_to_go_on(capsys, monkeypatch, tmp_path, out):
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command_line, "train", stop)
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", *(["--out", str(tmp_path)] if out else [])])
+    assert stopped.value.code == 130
+    go_on = "; give --resume to go on" if out else ""
+    assert capsys.readouterr().err == f"python -m attention train: stopped{go_on}\n"
+
+
 def test_an_old_run_is_not_overwritten(capsys, tmp_path):
     (tmp_path / "checkpoint.pt").write_bytes(b"the run of yesterday")
     with pytest.raises(SystemExit) as stopped:
         main(["train", "--out", str(tmp_path)])
     assert stopped.value.code == 2
-    assert "checkpoint.pt exists: resume that run, or choose another place" in capsys.readouterr().err
+    assert "checkpoint.pt exists: go on with that run by --resume (resume=True), or" in capsys.readouterr().err
     assert (tmp_path / "checkpoint.pt").read_bytes() == b"the run of yesterday"
