@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -139,17 +140,29 @@ def _decide_all() -> int:
 
     counts: dict[str, Count] = {}
     known = notes()
-    workers = min(len(known), os.cpu_count() or 1)
-    # Ctrl-C reaches every process of the terminal; this one alone answers it, and ends the others.
-    with ProcessPoolExecutor(workers, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
-        tasks = [pool.submit(decide_note, note) for note in known]
-        try:
+    stopped = False
+
+    def stop(*_: object) -> None:
+        # An exception here could leave a lock of the pool behind. Without its workers it ends by itself.
+        nonlocal stopped
+        stopped = True
+        for worker in multiprocessing.active_children():
+            worker.terminate()
+
+    # Ctrl-C reaches every process of the terminal; this one alone answers it.
+    workers = {"initializer": signal.signal, "initargs": (signal.SIGINT, signal.SIG_IGN)}
+    interrupt = signal.signal(signal.SIGINT, stop)
+    try:
+        with ProcessPoolExecutor(min(len(known), os.cpu_count() or 1), **workers) as pool:
+            tasks = [pool.submit(decide_note, note) for note in known]
             for task in tqdm(as_completed(tasks), total=len(tasks), desc="deciding", unit="note", disable=None):
                 counts |= task.result()
-        except KeyboardInterrupt:
-            for worker in multiprocessing.active_children():
-                worker.terminate()
-            raise
+    except BrokenProcessPool:
+        if stopped:
+            raise KeyboardInterrupt from None
+        raise ChildProcessError("a process that decides notes was killed") from None
+    finally:
+        signal.signal(signal.SIGINT, interrupt)
     width = shutil.get_terminal_size((110, 20)).columns
     for entry in LEDGER:
         print("\n".join(_ledger_lines(entry, counts.get(entry.id, Count()), width)))
